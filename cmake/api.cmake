@@ -1,0 +1,1 @@
+pgl_layer(api LINK pgl_engine)

@@ -1,0 +1,1 @@
+pgl_layer(checkpoint LINK pgl_base)

@@ -1,0 +1,5 @@
+file(GLOB PGL_CLI_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cli/*.c)
+if(PGL_CLI_SOURCES)
+  add_executable(pergola ${PGL_CLI_SOURCES})
+  target_link_libraries(pergola PRIVATE pgl_server)
+endif()

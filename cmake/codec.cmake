@@ -1,0 +1,1 @@
+pgl_layer(codec LINK pgl_base)

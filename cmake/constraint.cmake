@@ -1,0 +1,1 @@
+pgl_layer(constraint LINK pgl_base)

@@ -1,0 +1,1 @@
+pgl_layer(model LINK pgl_codec pgl_checkpoint)

@@ -1,0 +1,1 @@
+pgl_layer(sampling LINK pgl_base)

@@ -1,0 +1,1 @@
+pgl_layer(server LINK pgl_api)

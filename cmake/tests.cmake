@@ -1,0 +1,12 @@
+# Every tests/unit/test_NAME.c is one program and one test.
+find_library(PGL_CMOCKA NAMES cmocka REQUIRED)
+file(GLOB PGL_UNIT_TESTS CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/test_*.c)
+foreach(source ${PGL_UNIT_TESTS})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} ${source})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/unit)
+  target_compile_definitions(${name} PRIVATE PGL_GOLDENS="${CMAKE_SOURCE_DIR}/tests/goldens")
+  target_link_libraries(${name} PRIVATE pgl_server ${PGL_CMOCKA})
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+endforeach()

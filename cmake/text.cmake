@@ -1,0 +1,1 @@
+pgl_layer(text LINK pgl_base)
