@@ -1,6 +1,6 @@
-/* A growing array of bytes with a zero behind the last. Owned by one thread at a time. Start with PGL_BUF_INIT or
- * zeroed memory; pgl_buf_fini releases and leaves it empty. Growing calls return false when memory is out and leave
- * the contents as they were. */
+/* A growing array of bytes with a zero behind the last. Owned by one thread at a time. Start with
+ * PGL_BUF_INIT or zeroed memory; pgl_buf_fini releases and leaves it empty. Growing calls return false when
+ * memory is out and leave the contents as they were. */
 #ifndef PGL_BASE_BUF_H
 #define PGL_BASE_BUF_H
 
@@ -13,7 +13,8 @@ typedef struct pgl_buf {
     size_t capacity;
 } pgl_buf;
 
-#define PGL_BUF_INIT {NULL, 0, 0}
+#define PGL_BUF_INIT                                                                                         \
+    { NULL, 0, 0 }
 
 void pgl_buf_fini(pgl_buf *buf);
 void pgl_buf_clear(pgl_buf *buf);

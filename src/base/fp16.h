@@ -1,6 +1,6 @@
-/* 16-bit floating point in portable integer arithmetic: exact for every input on every machine, which makes it the
- * contract that vector conversions are compared with. Rounding is to nearest even; NaN stays NaN (quiet); overflow
- * gives infinity; subnormals are kept. */
+/* 16-bit floating point in portable integer arithmetic: exact for every input on every machine, which makes
+ * it the contract that vector conversions are compared with. Rounding is to nearest even; NaN stays NaN
+ * (quiet); overflow gives infinity; subnormals are kept. */
 #ifndef PGL_BASE_FP16_H
 #define PGL_BASE_FP16_H
 

@@ -27,11 +27,16 @@ int pgl_status_http(pgl_status status) {
     return known(status) ? STATUS[status].http : 500;
 }
 
-/* Messages quote names from foreign files: what is not UTF-8 becomes '?', and a cut never leaves half a character. */
+/* Messages quote names from foreign files: what is not UTF-8 becomes '?', and a cut never leaves half a
+ * character. */
 static void make_utf8(char *text) {
     unsigned char *p = (unsigned char *)text;
     while (*p != 0) {
-        size_t n = *p < 0x80 ? 1 : *p >= 0xC2 && *p < 0xE0 ? 2 : *p >= 0xE0 && *p < 0xF0 ? 3 : *p >= 0xF0 && *p < 0xF5 ? 4 : 0;
+        size_t n = *p < 0x80                 ? 1
+                   : *p >= 0xC2 && *p < 0xE0 ? 2
+                   : *p >= 0xE0 && *p < 0xF0 ? 3
+                   : *p >= 0xF0 && *p < 0xF5 ? 4
+                                             : 0;
         bool ok = n != 0;
         for (size_t i = 1; ok && i < n; i++)
             ok = (p[i] & 0xC0) == 0x80;

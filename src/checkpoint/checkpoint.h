@@ -1,10 +1,11 @@
 /* A checkpoint directory, opened and checked.
  *
- * pgl_checkpoint_open reads config, index and shard headers, maps the shards, and builds the typed weights; it refuses
- * (PGL_E_FORMAT, PGL_E_UNSUPPORTED, PGL_E_IO) with the tensor, the file, what was expected and what was found before
- * anything is computed. It reads headers only: no page of weights is touched. The weights are used straight from the
- * mapping, which the checkpoint owns; it must outlive every view. After open everything is read-only: any thread.
- * A file that shrinks under the mapping: a SIGBUS handler (base/mapped.h) names it and exits. */
+ * pgl_checkpoint_open reads config, index and shard headers, maps the shards, and builds the typed weights;
+ * it refuses (PGL_E_FORMAT, PGL_E_UNSUPPORTED, PGL_E_IO) with the tensor, the file, what was expected and
+ * what was found before anything is computed. It reads headers only: no page of weights is touched. The
+ * weights are used straight from the mapping, which the checkpoint owns; it must outlive every view. After
+ * open everything is read-only: any thread. A file that shrinks under the mapping: a SIGBUS handler
+ * (base/mapped.h) names it and exits. */
 #ifndef PGL_CHECKPOINT_CHECKPOINT_H
 #define PGL_CHECKPOINT_CHECKPOINT_H
 
@@ -14,12 +15,12 @@
 typedef struct pgl_checkpoint pgl_checkpoint;
 
 typedef struct pgl_checkpoint_options {
-    bool strict;       /* contradictions that are warnings become errors */
-    bool want_draft;   /* false: the draft head is not looked at */
+    bool strict;     /* contradictions that are warnings become errors */
+    bool want_draft; /* false: the draft head is not looked at */
 } pgl_checkpoint_options;
 
-pgl_status pgl_checkpoint_open(const char *directory, const pgl_checkpoint_options *options, pgl_checkpoint **out,
-                               pgl_error *err);
+pgl_status pgl_checkpoint_open(const char *directory, const pgl_checkpoint_options *options,
+                               pgl_checkpoint **out, pgl_error *err);
 void pgl_checkpoint_close(pgl_checkpoint *checkpoint); /* NULL is allowed */
 
 const pgl_config *pgl_checkpoint_config(const pgl_checkpoint *checkpoint);
@@ -29,10 +30,10 @@ const char *pgl_checkpoint_directory(const pgl_checkpoint *checkpoint);
 /* Lines about what was skipped or looks odd; "" when there are none. */
 const char *pgl_checkpoint_notes(const pgl_checkpoint *checkpoint);
 
-/* Whole small files of the directory, each at most 64 MiB: "tokenizer.json", "chat_template.jinja", ... *found is
- * false, with PGL_OK, where there is no such file. The caller owns out. */
-pgl_status pgl_checkpoint_read_file(const pgl_checkpoint *checkpoint, const char *name, pgl_buf *out, bool *found,
-                                    pgl_error *err);
+/* Whole small files of the directory, each at most 64 MiB: "tokenizer.json", "chat_template.jinja", ...
+ * *found is false, with PGL_OK, where there is no such file. The caller owns out. */
+pgl_status pgl_checkpoint_read_file(const pgl_checkpoint *checkpoint, const char *name, pgl_buf *out,
+                                    bool *found, pgl_error *err);
 
 /* The tensors, in the order of their names: for `inspect` and tests. */
 typedef struct pgl_tensor_info {

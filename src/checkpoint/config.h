@@ -1,8 +1,9 @@
 /* The sizes of a model, read from config.json (nested `text_config` or flat) and generation_config.json.
  *
- * Nothing in the program assumes the sizes of one published model: they all come from here. Reading checks every
- * field against a range that makes later size arithmetic safe, and refuses by name what the program does not do
- * (docs/format.md). Takes bytes, not paths: the functions have fuzz targets. Any thread; no shared state. */
+ * Nothing in the program assumes the sizes of one published model: they all come from here. Reading checks
+ * every field against a range that makes later size arithmetic safe, and refuses by name what the program
+ * does not do (docs/format.md). Takes bytes, not paths: the functions have fuzz targets. Any thread; no
+ * shared state. */
 #ifndef PGL_CHECKPOINT_CONFIG_H
 #define PGL_CHECKPOINT_CONFIG_H
 
@@ -58,11 +59,11 @@ typedef struct pgl_config {
     int32_t top_k;
 } pgl_config;
 
-/* Reads config.json. name is used in messages. notes, when not NULL, receives one line per thing that was skipped or
- * looks odd but is allowed (a vision tower without weights; layer_meta that disagrees). */
+/* Reads config.json. name is used in messages. notes, when not NULL, receives one line per thing that was
+ * skipped or looks odd but is allowed (a vision tower without weights; layer_meta that disagrees). */
 struct pgl_buf;
-pgl_status pgl_config_parse(const char *json, size_t size, const char *name, pgl_config *config, struct pgl_buf *notes,
-                            pgl_error *err);
+pgl_status pgl_config_parse(const char *json, size_t size, const char *name, pgl_config *config,
+                            struct pgl_buf *notes, pgl_error *err);
 
 /* Adds generation_config.json to a config that was read before. */
 pgl_status pgl_config_parse_generation(const char *json, size_t size, const char *name, pgl_config *config,

@@ -4,9 +4,9 @@
  * Summation orders are part of this contract, so that vector code can reproduce them:
  *   - coded products: for each output channel, sequential over rising input index, one fma per weight
  *     (exact products: both factors are fp16), accumulator f32 starting at +0;
- *   - "dot16" (every other product over a row, every mean square): lane l = i mod 16 accumulates its elements with one
- *     fmaf each in rising order from +0; then lanes l and l + 8 are added for l < 8, then l and l + 4, l + 2, l + 1.
- * Nothing here allocates; any thread. Pointers into checkpoints may be unaligned. */
+ *   - "dot16" (every other product over a row, every mean square): lane l = i mod 16 accumulates its elements
+ * with one fmaf each in rising order from +0; then lanes l and l + 8 are added for l < 8, then l and l + 4, l
+ * + 2, l + 1. Nothing here allocates; any thread. Pointers into checkpoints may be unaligned. */
 #ifndef PGL_CODEC_CODEC_H
 #define PGL_CODEC_CODEC_H
 
@@ -28,8 +28,8 @@ void pgl_tile_decode(const void *code, uint32_t k, pgl_f16 weight[256]);
 /* The 256 states of a tile in stream order: for encoders and tests. */
 void pgl_tile_states(const void *code, uint32_t k, uint16_t state[256]);
 
-/* Packs 256 states that overlap as the circular stream demands (the low k bits of state t are its own); inverse of
- * pgl_tile_states. */
+/* Packs 256 states that overlap as the circular stream demands (the low k bits of state t are its own);
+ * inverse of pgl_tile_states. */
 void pgl_tile_pack(const uint16_t state[256], uint32_t k, void *code);
 
 /* Where weight t of the stream stands: input channel * 16 + output channel. */
@@ -47,8 +47,8 @@ pgl_f16 pgl_int8_weight(int8_t w8, float scale);
 /* silu with the contract's own exponential: x * (1 / (1 + exp(-x))). */
 float pgl_silu(float x);
 float pgl_sigmoid(float x);
-/* The exponential of the contract: mul, add and fmaf only, so that vectors reproduce it bit for bit; at most 2 ulp
- * from the true value; 0 below -104, +inf above 88.73, NaN for NaN. */
+/* The exponential of the contract: mul, add and fmaf only, so that vectors reproduce it bit for bit; at most
+ * 2 ulp from the true value; 0 below -104, +inf above 88.73, NaN for NaN. */
 float pgl_expf(float x);
 /* log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)), the same way. */
 float pgl_softplus(float x);

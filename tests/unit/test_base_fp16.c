@@ -1,4 +1,5 @@
-/* fp16 conversions against the compiler's own _Float16, over every half and the floats around every rounding point. */
+/* fp16 conversions against the compiler's own _Float16, over every half and the floats around every rounding
+ * point. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
