@@ -5,8 +5,9 @@
  *   - coded products: for each output channel, sequential over rising input index, one fma per weight
  *     (exact products: both factors are fp16), accumulator f32 starting at +0;
  *   - "dot16" (every other product over a row, every mean square): lane l = i mod 16 accumulates its elements
- * with one fmaf each in rising order from +0; then lanes l and l + 8 are added for l < 8, then l and l + 4, l
- * + 2, l + 1. Nothing here allocates; any thread. Pointers into checkpoints may be unaligned. */
+ *     with one fmaf each in rising order from +0; then lanes l and l + 8 are added for l < 8, then l and l + 4,
+ *     l + 2, l + 1.
+ * Nothing here allocates; any thread. Pointers into checkpoints may be unaligned. */
 #ifndef PGL_CODEC_CODEC_H
 #define PGL_CODEC_CODEC_H
 
@@ -51,11 +52,14 @@ float pgl_lanes_sum(const float lane[16]);
  * that vector code repeats them bit for bit; a NaN gives a NaN (which one is not promised).
  *
  * pgl_expf(x), at most 1 ulp from the true value (subnormal results: 1 unit), 0 from about -103.98 down, +inf
- * from about 88.7229 up: c = x < LOW ? LOW : x;  c = c > HIGH ? HIGH : c         (max(LOW, x), min(HIGH, c)
- * as x86 has them: NaN stays) t = fmaf(c, LOG2E, MAGIC);  n = t - MAGIC               n = c / ln 2 to the
- * nearest integer i = bits(t) - MAGIC_BITS                                n as an integer r = fmaf(n,
- * -LN2_HIGH, c);  r = fmaf(n, -LN2_LOW, r) q = fmaf(fmaf(fmaf(fmaf(C6, r, C5), r, C4), r, C3), r, C2) p =
- * fmaf(q, r * r, r) + 1 h = i >> 1 (arithmetic);  result = (p * 2^h) * 2^(i - h)
+ * from about 88.7229 up:
+ *   c = x < LOW ? LOW : x;  c = c > HIGH ? HIGH : c      (max(LOW, x), min(HIGH, c) as x86 has them: NaN stays)
+ *   t = fmaf(c, LOG2E, MAGIC);  n = t - MAGIC            n = c / ln 2 to the nearest integer
+ *   i = bits(t) - MAGIC_BITS                             n as an integer
+ *   r = fmaf(n, -LN2_HIGH, c);  r = fmaf(n, -LN2_LOW, r)
+ *   q = fmaf(fmaf(fmaf(fmaf(C6, r, C5), r, C4), r, C3), r, C2)
+ *   p = fmaf(q, r * r, r) + 1
+ *   h = i >> 1 (arithmetic);  result = (p * 2^h) * 2^(i - h)
  */
 #define PGL_EXP_LOW (-104.0F)
 #define PGL_EXP_HIGH 89.0F
