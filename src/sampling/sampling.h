@@ -6,15 +6,18 @@
  *   2. presence and frequency penalties (generated tokens only, count c > 0): l - presence - frequency * c
  *   3. logit_bias: l + bias
  *   4. mask: ids whose bit is clear are removed
- *   5. temperature 0: the largest l, ties to the lower id. Otherwise l / T, and the kept set, cut in this
- * order: top_k (the k largest; ties at the edge to the lower id), top_p (the smallest set of largest
- * probabilities, by softmax over what top_k kept, whose sum reaches p; ties to the lower id; never empty),
- * min_p (probability at least min_p times the largest).
- *   6. the token is the argmax over the kept set of l / T + g(seed, position, id), ties to the lower id,
+ *   5. temperature 0: the largest l, ties to the lower id. Otherwise d = (l - the largest l) / T, which keeps
+ * the noise's low bits at small T, and the kept set, cut in this order: top_k (the k largest; ties at the
+ * edge to the lower id), top_p (the smallest set of largest probabilities, by softmax over what top_k kept,
+ * whose sum reaches p; ties to the lower id; never empty), min_p (probability at least min_p times the
+ * largest).
+ *   6. the token is the argmax over the kept set of d + g(seed, position, id), ties to the lower id,
  * where g = -log(-log(u)), u from Philox4x32-10 with key = seed and counter = (position, id, 0, 0): see
  * pgl_gumbel. The noise is independent of neighbours, batch and device. Two implementations give the same
  * token unless scores tie within 1e-5. A NaN or +infinity among the logits makes the row non-finite
- * (reported). Log-probabilities are those of the raw logits' log-softmax over n_vocab ids (before 1..6).
+ * (reported), as does a row without any finite one; an id whose logit is -infinity is removed. Steps 1 to 3
+ * saturate at the largest finite f32. History of ids from n_vocab on has no effect. Log-probabilities are
+ * those of the raw logits' log-softmax over n_vocab ids (before 1..6).
  *
  * Everything here is a pure function of its arguments; any thread. */
 #ifndef PGL_SAMPLING_SAMPLING_H
@@ -93,7 +96,8 @@ typedef struct pgl_token_logprob {
     float logprob;
 } pgl_token_logprob;
 
-/* The n_top largest log-probabilities, falling, ties to the lower id, and those of given targets. */
+/* The n_top largest log-probabilities, falling, ties to the lower id, and those of given targets: 0 for a
+ * target of -1, -infinity for ids from n_vocab on. n_top is at most n_vocab. PGL_E_NUMERIC as above. */
 pgl_status pgl_logprobs(pgl_sampler *sampler, const float *logits, uint32_t n_vocab, uint32_t n_top,
                         pgl_token_logprob *top, const int32_t *targets, uint32_t n_targets,
                         float *target_logprobs, pgl_error *err);
