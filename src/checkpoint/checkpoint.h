@@ -19,6 +19,7 @@ typedef struct pgl_checkpoint_options {
     bool want_draft; /* false: the draft head is not looked at */
 } pgl_checkpoint_options;
 
+/* options may be NULL: not strict, with the draft head. */
 pgl_status pgl_checkpoint_open(const char *directory, const pgl_checkpoint_options *options,
                                pgl_checkpoint **out, pgl_error *err);
 void pgl_checkpoint_close(pgl_checkpoint *checkpoint); /* NULL is allowed */
@@ -37,9 +38,11 @@ pgl_status pgl_checkpoint_read_file(const pgl_checkpoint *checkpoint, const char
 
 /* The tensors, in the order of their names: for `inspect` and tests. */
 typedef struct pgl_tensor_info {
-    const char *name;
-    const char *file;
-    pgl_dtype dtype;
+    const char *name; /* as in the file */
+    const char *key;  /* without the checkpoint's prefix: "layers.0.mlp.gate.weight" */
+    const char *file; /* relative to the directory */
+    pgl_dtype dtype;  /* PGL_NONE for types that no weight has */
+    const char *dtype_name;
     uint32_t n_dims;
     uint64_t dims[6];
     const void *data;

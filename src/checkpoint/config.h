@@ -45,7 +45,8 @@ typedef struct pgl_config {
     float rms_norm_eps;
     uint32_t max_position_embeddings;
     bool tie_word_embeddings;
-    uint32_t n_mtp_layers; /* draft head: 0 or 1 */
+    bool has_mtp_layers;   /* the config says how many; else the tensors decide */
+    uint32_t n_mtp_layers; /* of the draft head; the program can use one */
 
     int32_t eos[PGL_MAX_EOS]; /* config's and generation_config's, merged, without repeats */
     uint32_t n_eos;

@@ -10,12 +10,7 @@
 #include <stdint.h>
 
 #include "checkpoint/config.h"
-
-typedef enum pgl_dtype { PGL_NONE, PGL_I8, PGL_I16, PGL_I32, PGL_F16, PGL_BF16, PGL_F32 } pgl_dtype;
-
-/* Bytes of one element; 0 for PGL_NONE. */
-uint32_t pgl_dtype_size(pgl_dtype dtype);
-const char *pgl_dtype_name(pgl_dtype dtype);
+#include "checkpoint/dtype.h"
 
 /* n numbers of F16, BF16 or F32. dtype PGL_NONE and data NULL: absent. */
 typedef struct pgl_vec {
@@ -23,9 +18,6 @@ typedef struct pgl_vec {
     pgl_dtype dtype;
     uint32_t n;
 } pgl_vec;
-
-/* Element i of data widened to f32. */
-float pgl_read_f32(const void *data, pgl_dtype dtype, uint64_t i);
 
 /* A stack of n_experts trellis-coded linears [in -> out] (dense models: one). Expert e starts at e times the
  * size of one: code [in/16][out/16][16 K] int16, rin [in] F16, rout [out] F16, s_in [in] F32, s_out [out]
