@@ -135,6 +135,7 @@ enum {
     PGL_WANT_DRAFT = 64,         /* after the sampled token, n_draft tokens of the draft head, greedy */
     PGL_WANT_COUNTS = 128,       /* add to expert_counts how many of the row's tokens each expert saw */
     PGL_WANT_DRAFT_LOGITS = 256, /* the draft head's logits for each token but the last (tests) */
+    PGL_WANT_ALL = 511,
 };
 
 #define PGL_MAX_TOP 1024u
