@@ -32,7 +32,8 @@ uint32_t pgl_caps_table_pages(const pgl_backend_caps *caps) {
 }
 
 uint32_t pgl_caps_history(const pgl_backend_caps *caps) {
-    uint64_t most = 2 * (uint64_t)caps->max_context; /* a prompt that fills the context, and as many sampled */
+    uint64_t most =
+        2 * (uint64_t)caps->max_context; /* a prompt that fills the context, and as many sampled */
     return most < caps->vocab_size ? (uint32_t)most : caps->vocab_size;
 }
 
@@ -47,7 +48,8 @@ uint32_t pgl_caps_history(const pgl_backend_caps *caps) {
 static pgl_status check_count(const char *name, uint32_t value, uint32_t low, uint32_t high, pgl_error *err) {
     if (value >= low && value <= high)
         return PGL_OK;
-    return pgl_fail(err, PGL_E_INVALID, "backend option %s: expected %u to %u, found %u", name, low, high, value);
+    return pgl_fail(err, PGL_E_INVALID, "backend option %s: expected %u to %u, found %u", name, low, high,
+                    value);
 }
 
 pgl_status pgl_backend_caps_init(pgl_backend_caps *caps, const pgl_backend_options *options, pgl_error *err) {
@@ -72,7 +74,8 @@ pgl_status pgl_backend_caps_init(pgl_backend_caps *caps, const pgl_backend_optio
     uint32_t page_tokens = options->page_tokens == 0 ? 64 : options->page_tokens;
     if (page_tokens < 16 || page_tokens > 1024 || (page_tokens & (page_tokens - 1)) != 0)
         return pgl_fail(err, PGL_E_INVALID,
-                        "backend option page_tokens: expected a power of two from 16 to 1024, found %u", page_tokens);
+                        "backend option page_tokens: expected a power of two from 16 to 1024, found %u",
+                        page_tokens);
     caps->n_slots = options->n_slots;
     caps->n_pages = options->n_pages;
     caps->n_snapshots = options->n_snapshots;

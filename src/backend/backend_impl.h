@@ -60,6 +60,10 @@ void pgl_plan_state_copy(const pgl_backend_caps *caps, pgl_plan_state *to, const
 pgl_status pgl_plan_check(const pgl_backend_caps *caps, const pgl_step_plan *plan, pgl_plan_state *state,
                           pgl_plan_state *scratch, pgl_error *err);
 
+/* Moves state on by a plan that was checked before, when more is known now (a row was inert, a verify row accepted
+ * less): bounds only shrink, so nothing is checked again. */
+void pgl_plan_apply(const pgl_backend_caps *caps, const pgl_step_plan *plan, pgl_plan_state *state);
+
 /* Whether a mask of n_vocab bits allows at least one id. */
 bool pgl_mask_allows_any(const uint32_t *mask, uint32_t n_vocab);
 

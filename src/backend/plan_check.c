@@ -13,8 +13,8 @@ pgl_status pgl_plan_state_open(const pgl_backend_caps *caps, pgl_plan_state *sta
     state->snapshot_length = pgl_new(caps->n_snapshots, sizeof *state->snapshot_length);
     if (state->slots == NULL || state->snapshot_length == NULL) {
         pgl_plan_state_close(state);
-        return pgl_fail(err, PGL_E_MEMORY, "no memory for the records of %u slots and %u snapshots", caps->n_slots,
-                        caps->n_snapshots);
+        return pgl_fail(err, PGL_E_MEMORY, "no memory for the records of %u slots and %u snapshots",
+                        caps->n_slots, caps->n_snapshots);
     }
     for (uint32_t i = 0; i < caps->n_snapshots; i++)
         state->snapshot_length[i] = PGL_SNAPSHOT_EMPTY;
@@ -63,8 +63,6 @@ typedef struct check {
     pgl_error *err;
     char where[64]; /* "before operation 3 (BIND)", "row 2" */
 } check;
-
-#define refuse(c, ...) refuse((c), __VA_ARGS__)
 
 static pgl_status refuse(check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -171,50 +169,32 @@ static pgl_status check_history(check *c, const pgl_op *op) {
         if (id < 0 || (uint32_t)id >= c->caps->vocab_size)
             return refuse(c, "history: expected ids below %u, found %d at %zu", c->caps->vocab_size, id, i);
         if (i > 0 && id <= history->counts[i - 1].id)
-            return refuse(c, "history: expected rising ids, found %d after %d", id, history->counts[i - 1].id);
+            return refuse(c, "history: expected rising ids, found %d after %d", id,
+                          history->counts[i - 1].id);
     }
-    c->next->slots[op->slot].n_history = (uint32_t)history->n;
     return PGL_OK;
 }
 
 static pgl_status check_bind(check *c, const pgl_op *op) {
-    pgl_slot_shadow *slot = &c->next->slots[op->slot];
-    pgl_status status = in_range(c, "index", op->index, pgl_caps_table_pages(c->caps));
-    if (status != PGL_OK)
-        return status;
-    if (op->index > slot->n_bound)
-        return refuse(c, "index: pages of slot %u are bound up to %u; expected at most that, found %u", op->slot,
-                      slot->n_bound, op->index);
-    if (op->index == slot->n_bound)
-        slot->n_bound++;
-    return PGL_OK;
-}
-
-static pgl_status check_fork(check *c, const pgl_op *op) {
-    if (op->slot == op->slot2)
-        return refuse(c, "slot2: expected another slot than %u", op->slot);
-    const pgl_slot_shadow *from = &c->next->slots[op->slot];
-    c->next->slots[op->slot2] = (pgl_slot_shadow){.length = from->length, .n_bound = from->n_bound};
-    return PGL_OK;
+    uint32_t n_bound = c->next->slots[op->slot].n_bound;
+    if (op->index > n_bound)
+        return refuse(c, "index: pages of slot %u are bound up to %u; expected at most that, found %u",
+                      op->slot, n_bound, op->index);
+    return in_range(c, "index", op->index, pgl_caps_table_pages(c->caps));
 }
 
 static pgl_status check_commit(check *c, const pgl_op *op) {
-    pgl_slot_shadow *slot = &c->next->slots[op->slot];
+    const pgl_slot_shadow *slot = &c->next->slots[op->slot];
     if (slot->n_pending == 0)
         return refuse(c, "slot %u has no pending tokens to commit", op->slot);
     if (op->n > slot->n_pending)
         return refuse(c, "n: slot %u has %u pending tokens, found %u", op->slot, slot->n_pending, op->n);
-    slot->length += op->n;
-    slot->n_pending = 0;
     return PGL_OK;
 }
 
-static pgl_status check_restore(check *c, const pgl_op *op) {
-    uint32_t length = c->next->snapshot_length[op->snapshot];
-    if (length == PGL_SNAPSHOT_EMPTY)
+static pgl_status check_saved(check *c, const pgl_op *op) {
+    if (c->next->snapshot_length[op->snapshot] == PGL_SNAPSHOT_EMPTY)
         return refuse(c, "snapshot %u holds nothing", op->snapshot);
-    uint32_t n_bound = c->next->slots[op->slot].n_bound;
-    c->next->slots[op->slot] = (pgl_slot_shadow){.length = length, .n_bound = n_bound};
     return PGL_OK;
 }
 
@@ -223,18 +203,13 @@ static pgl_status check_op(check *c, const pgl_op *op) {
     if (status != PGL_OK)
         return status;
     switch (op->kind) {
-    case PGL_OP_RESET:
-        c->next->slots[op->slot] = (pgl_slot_shadow){0};
-        return PGL_OK;
     case PGL_OP_BIND:
         return check_bind(c, op);
-    case PGL_OP_SAVE:
-        c->next->snapshot_length[op->snapshot] = c->next->slots[op->slot].length;
-        return PGL_OK;
     case PGL_OP_RESTORE:
-        return check_restore(c, op);
+    case PGL_OP_EXPORT_SNAPSHOT:
+        return check_saved(c, op);
     case PGL_OP_FORK:
-        return check_fork(c, op);
+        return op->slot != op->slot2 ? PGL_OK : refuse(c, "slot2: expected another slot than %u", op->slot);
     case PGL_OP_COMMIT:
         return check_commit(c, op);
     case PGL_OP_HISTORY:
@@ -242,23 +217,62 @@ static pgl_status check_op(check *c, const pgl_op *op) {
     case PGL_OP_LAST_TOKEN:
         if (op->token < 0 || (uint32_t)op->token >= c->caps->vocab_size)
             return refuse(c, "token: expected an id below %u, found %d", c->caps->vocab_size, op->token);
-        c->next->slots[op->slot].has_last = true;
-        return PGL_OK;
-    case PGL_OP_EXPORT_SNAPSHOT:
-        if (c->next->snapshot_length[op->snapshot] == PGL_SNAPSHOT_EMPTY)
-            return refuse(c, "snapshot %u holds nothing", op->snapshot);
         return PGL_OK;
     case PGL_OP_IMPORT_SNAPSHOT:
         if (op->n > c->caps->max_context)
             return refuse(c, "n: expected a length of at most %u, found %u", c->caps->max_context, op->n);
-        c->next->snapshot_length[op->snapshot] = op->n;
         return PGL_OK;
+    case PGL_OP_RESET:
+    case PGL_OP_SAVE:
     case PGL_OP_COPY_PAGE:
     case PGL_OP_EXPORT_PAGE:
     case PGL_OP_IMPORT_PAGE:
         return PGL_OK;
     }
     return PGL_OK;
+}
+
+/* What a right operation changes. Tolerates what is right only for the upper bounds that it was checked with. */
+static void apply_op(pgl_plan_state *state, const pgl_op *op) {
+    pgl_slot_shadow *slots = state->slots;
+    switch (op->kind) {
+    case PGL_OP_RESET:
+        slots[op->slot] = (pgl_slot_shadow){0};
+        break;
+    case PGL_OP_BIND:
+        if (op->index == slots[op->slot].n_bound)
+            slots[op->slot].n_bound++;
+        break;
+    case PGL_OP_SAVE:
+        state->snapshot_length[op->snapshot] = slots[op->slot].length;
+        break;
+    case PGL_OP_RESTORE:
+        slots[op->slot] = (pgl_slot_shadow){.length = state->snapshot_length[op->snapshot],
+                                            .n_bound = slots[op->slot].n_bound};
+        break;
+    case PGL_OP_FORK:
+        slots[op->slot2] =
+            (pgl_slot_shadow){.length = slots[op->slot].length, .n_bound = slots[op->slot].n_bound};
+        break;
+    case PGL_OP_COMMIT:
+        slots[op->slot].length += op->n < slots[op->slot].n_pending ? op->n : slots[op->slot].n_pending;
+        slots[op->slot].n_pending = 0;
+        break;
+    case PGL_OP_HISTORY:
+        slots[op->slot].n_history = (uint32_t)op->history.n;
+        break;
+    case PGL_OP_LAST_TOKEN:
+        slots[op->slot].has_last = true;
+        break;
+    case PGL_OP_IMPORT_SNAPSHOT:
+        state->snapshot_length[op->snapshot] = op->n;
+        break;
+    case PGL_OP_COPY_PAGE:
+    case PGL_OP_EXPORT_PAGE:
+    case PGL_OP_IMPORT_PAGE:
+    case PGL_OP_EXPORT_SNAPSHOT:
+        break;
+    }
 }
 
 static pgl_status check_ops(check *c, const char *list, const pgl_op *ops, size_t n) {
@@ -271,16 +285,19 @@ static pgl_status check_ops(check *c, const char *list, const pgl_op *ops, size_
         pgl_status status = check_op(c, &ops[i]);
         if (status != PGL_OK)
             return status;
+        apply_op(c->next, &ops[i]);
     }
     return PGL_OK;
 }
 
-static pgl_status check_ids(check *c, const char *name, const int32_t *ids, uint32_t n, int32_t low, uint32_t high) {
+static pgl_status check_ids(check *c, const char *name, const int32_t *ids, uint32_t n, int32_t low,
+                            uint32_t high) {
     if (n > 0 && ids == NULL)
         return refuse(c, "%s: expected %u ids, found NULL", name, n);
     for (uint32_t i = 0; i < n; i++) {
         if (ids[i] < low || (ids[i] >= 0 && (uint32_t)ids[i] >= high))
-            return refuse(c, "%s: expected ids from %d to %u, found %d at %u", name, low, high - 1, ids[i], i);
+            return refuse(c, "%s: expected ids from %d to %u, found %d at %u", name, low, high - 1, ids[i],
+                          i);
     }
     return PGL_OK;
 }
@@ -293,7 +310,8 @@ static pgl_status check_row_span(check *c, const pgl_row *row, const pgl_slot_sh
         return refuse(c, "slot %u has %u pending tokens: COMMIT must come first", row->slot, slot->n_pending);
     if (row->kind == PGL_ROW_VERIFY) {
         if (row->n_tokens - 1 > caps->max_draft)
-            return refuse(c, "n_tokens: a verify row holds at most %u, found %u", caps->max_draft + 1, row->n_tokens);
+            return refuse(c, "n_tokens: a verify row holds at most %u, found %u", caps->max_draft + 1,
+                          row->n_tokens);
     } else if (row->kind != PGL_ROW_COMMIT) {
         return refuse(c, "unknown kind of row %u", (unsigned)row->kind);
     } else if (row->from_drafts || row->auto_commit) {
@@ -397,7 +415,8 @@ static pgl_status check_row_wants(check *c, const pgl_row *row) {
     return PGL_OK;
 }
 
-static void move_slot(check *c, const pgl_row *row, pgl_slot_shadow *slot) {
+static void apply_row(const pgl_backend_caps *caps, pgl_plan_state *state, const pgl_row *row) {
+    pgl_slot_shadow *slot = &state->slots[row->slot];
     if (row->kind == PGL_ROW_VERIFY && !row->auto_commit)
         slot->n_pending = row->n_tokens;
     else
@@ -405,9 +424,9 @@ static void move_slot(check *c, const pgl_row *row, pgl_slot_shadow *slot) {
     uint32_t n_sampled = pgl_row_sampled(row);
     if (n_sampled == 0)
         return;
-    uint32_t most = pgl_caps_history(c->caps);
+    uint32_t most = pgl_caps_history(caps);
     slot->has_last = true;
-    slot->n_history = slot->n_history > most - n_sampled ? most : slot->n_history + n_sampled;
+    slot->n_history = (uint64_t)slot->n_history + n_sampled > most ? most : slot->n_history + n_sampled;
     slot->n_drafts = (row->wants & PGL_WANT_DRAFT) != 0 ? row->n_draft : 0;
 }
 
@@ -427,9 +446,11 @@ static pgl_status check_row(check *c, const pgl_row *row) {
         return status;
     uint32_t most = pgl_caps_history(c->caps);
     if (most < c->caps->vocab_size && slot->n_history + (uint64_t)pgl_row_sampled(row) > most)
-        return refuse(c, "slot %u: the penalty history holds at most %u ids and %u are counted: HISTORY must come first",
-                      row->slot, most, slot->n_history);
-    move_slot(c, row, slot);
+        return refuse(
+            c,
+            "slot %u: the penalty history holds at most %u ids and %u are counted: HISTORY must come first",
+            row->slot, most, slot->n_history);
+    apply_row(c->caps, c->next, row);
     slot->has_row = true;
     return PGL_OK;
 }
@@ -470,4 +491,13 @@ pgl_status pgl_plan_check(const pgl_backend_caps *caps, const pgl_step_plan *pla
     if (status == PGL_OK)
         pgl_plan_state_copy(caps, state, scratch);
     return status;
+}
+
+void pgl_plan_apply(const pgl_backend_caps *caps, const pgl_step_plan *plan, pgl_plan_state *state) {
+    for (size_t i = 0; i < plan->n_before; i++)
+        apply_op(state, &plan->before[i]);
+    for (size_t i = 0; i < plan->n_rows; i++)
+        apply_row(caps, state, &plan->rows[i]);
+    for (size_t i = 0; i < plan->n_after; i++)
+        apply_op(state, &plan->after[i]);
 }
