@@ -77,8 +77,8 @@ pgl_status pgl_safetensors_create_set(const char *directory, uint64_t shard_byte
 pgl_status pgl_safetensors_write(pgl_safetensors_writer *writer, const void *data, size_t size,
                                  pgl_error *err);
 
-/* Ends the files and gives them their names. PGL_E_INVALID when bytes are missing. The writer is gone in every case;
- * after a failure so are the files. */
+/* Ends the files and gives them their names, the index last. PGL_E_INVALID when bytes are missing. The writer is gone in
+ * every case; after a failure so are the files that have no name yet. */
 pgl_status pgl_safetensors_finish(pgl_safetensors_writer *writer, pgl_error *err);
 
 /* Gives up: removes what was written. NULL is allowed. */
