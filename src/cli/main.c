@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/about.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 
@@ -48,6 +49,7 @@ static void put_help(FILE *to) {
                 "  pergola run --model DIR \"Why?\"       one answer, on standard output\n"
                 "  pergola COMMAND --help               all options of a command\n"
                 "  pergola --version\n"
+                "  pergola --licenses                   of the program and of what is linked into it\n"
                 "\n"
                 "exit codes: 0 done, 1 failed (stderr says why), 2 wrong command line, 130 interrupted\n",
                 to);
@@ -81,7 +83,11 @@ static int dispatch(int argc, char **argv) {
     }
     const char *name = argv[1];
     if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {
-        (void)puts("pergola " PGL_VERSION);
+        pgl_about_version(stdout);
+        return PGL_EXIT_OK;
+    }
+    if (strcmp(name, "--licenses") == 0) {
+        pgl_about_licenses(stdout);
         return PGL_EXIT_OK;
     }
     bool help = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0;
