@@ -1,4 +1,5 @@
 /* Synthetic checkpoints: the same bytes whatever the threads, nothing left behind, nothing of others' removed. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,9 +10,13 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 #include "base/fs.h"
+#include "checkpoint/checkpoint.h"
+#include "model/reference.h"
 #include "model/synth.h"
+#include "model/synth_plan.h"
 
 static char root[64];
 
@@ -204,16 +209,101 @@ static void the_full_size_is_that_of_the_published_export(void **state) {
     assert_in_range(bytes, 12200000000U, 12400000000U);
 }
 
+/* Every merge makes a token that is in the vocabulary, from two that are; ids are dense. */
+static void the_full_vocabulary_is_a_byte_pair_encoding(void **state) {
+    (void)state;
+    pgl_synth_shape shape;
+    pgl_buf text = PGL_BUF_INIT;
+    assert_int_equal(pgl_synth_preset("35b-a3b", &shape, NULL), PGL_OK);
+    assert_int_equal(pgl_synth_tokenizer(&shape, &text, NULL), PGL_OK);
+    json_t *root_json = json_loadb(text.data, text.size, JSON_REJECT_DUPLICATES, NULL);
+    pgl_buf_fini(&text);
+    assert_non_null(root_json);
+    const json_t *model = json_object_get(root_json, "model");
+    const json_t *vocab = json_object_get(model, "vocab");
+    const json_t *merges = json_object_get(model, "merges");
+    assert_int_equal(json_object_size(vocab), 248044);
+    assert_int_equal(json_array_size(merges), 248044 - 256);
+    for (size_t i = 0; i < json_array_size(merges); i++) {
+        const json_t *pair = json_array_get(merges, i);
+        const char *left = json_string_value(json_array_get(pair, 0));
+        const char *right = json_string_value(json_array_get(pair, 1));
+        char whole[128];
+        snprintf(whole, sizeof whole, "%s%s", left, right);
+        assert_in_range(json_integer_value(json_object_get(vocab, left)), 0, 255 + i);
+        assert_in_range(json_integer_value(json_object_get(vocab, right)), 0, 255 + i);
+        assert_non_null(json_object_get(vocab, left));
+        assert_non_null(json_object_get(vocab, right));
+        assert_int_equal(json_integer_value(json_object_get(vocab, whole)), 256 + i);
+    }
+    const json_t *added = json_object_get(root_json, "added_tokens");
+    assert_int_equal(json_array_size(added), 33);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(added, 0), "id")), 248044);
+    json_decref(root_json);
+}
+
+/* Activations neither fade nor explode, and tokens are sent to different experts. */
+static void activations_and_routing_are_healthy(void **state) {
+    (void)state;
+    const pgl_checkpoint_options options = {.strict = true, .want_draft = true};
+    pgl_checkpoint *checkpoint;
+    pgl_model model;
+    pgl_reference *sequence;
+    pgl_error err;
+    if (pgl_checkpoint_open(path("one"), &options, &checkpoint, &err) != PGL_OK ||
+        pgl_model_init(&model, pgl_checkpoint_config(checkpoint), pgl_checkpoint_weights(checkpoint), &err) !=
+            PGL_OK ||
+        pgl_reference_open(&model, false, &sequence, &err) != PGL_OK) {
+        fail_msg("%s", err.text);
+    }
+    enum { N = 24, HIDDEN = 256, LAYERS = 8, VOCAB = 2048, USED = 4, EXPERTS = 16 };
+    static float residual[N * HIDDEN], logits[N * VOCAB];
+    static int32_t experts[LAYERS * N * USED];
+    int32_t tokens[N];
+    for (int i = 0; i < N; i++) {
+        tokens[i] = (i * 977 + 13) % 2000;
+    }
+    pgl_reference_outputs outputs = {.residual = residual, .logits = logits, .experts = experts};
+    assert_int_equal(pgl_reference_forward(sequence, tokens, N, &outputs, &err), PGL_OK);
+    assert_false(outputs.non_finite);
+    double sum = 0;
+    for (size_t i = 0; i < N * HIDDEN; i++) {
+        sum += (double)residual[i] * (double)residual[i];
+    }
+    const double rms = sqrt(sum / (N * HIDDEN));
+    assert_true(rms > 0.8 && rms < 3);
+    sum = 0;
+    for (size_t i = 0; i < N * VOCAB; i++) {
+        sum += (double)logits[i] * (double)logits[i];
+    }
+    const double deviation = sqrt(sum / (N * VOCAB));
+    assert_true(deviation > 1.5 && deviation < 4);
+    for (size_t layer = 0; layer < LAYERS; layer++) {
+        bool hit[EXPERTS] = {false};
+        int n_hit = 0;
+        for (size_t i = 0; i < N * USED; i++) {
+            bool *one = &hit[experts[layer * N * USED + i]];
+            n_hit += *one ? 0 : 1;
+            *one = true;
+        }
+        assert_true(n_hit >= 12);
+    }
+    pgl_reference_close(sequence);
+    pgl_checkpoint_close(checkpoint);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_depend_on_the_seed_and_not_on_threads),
         cmocka_unit_test(bytes_stay_the_same_from_release_to_release),
+        cmocka_unit_test(activations_and_routing_are_healthy),
         cmocka_unit_test(a_directory_in_use_is_replaced_only_with_force),
         cmocka_unit_test(a_directory_with_other_things_is_never_replaced),
         cmocka_unit_test(cancelling_leaves_nothing_and_keeps_what_was_there),
         cmocka_unit_test(a_checkpoint_that_does_not_fit_the_disk_is_refused_at_once),
         cmocka_unit_test(sizes_that_make_no_checkpoint_are_refused),
         cmocka_unit_test(the_full_size_is_that_of_the_published_export),
+        cmocka_unit_test(the_full_vocabulary_is_a_byte_pair_encoding),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }
