@@ -37,9 +37,10 @@ bool pgl_add_u64(uint64_t a, uint64_t b, uint64_t *out) {
 }
 
 void *pgl_new(size_t n, size_t size) {
-    if (n == 0 || size == 0)
-        return calloc(1, 1);
-    return calloc(n, size);
+    size_t bytes;
+    if (!pgl_mul_size(n, size, &bytes))
+        return NULL;
+    return calloc(1, bytes == 0 ? 1 : bytes);
 }
 
 void *pgl_new_aligned(size_t n, size_t size) {
