@@ -51,31 +51,49 @@ static pgl_status scan_document(const char *text, const char *name, pgl_json_sca
     return fail_at(err, name, text, s->at, s->fault);
 }
 
-pgl_status pgl_json_parse(const char *text, size_t size, const pgl_json_options *options, json_t **out,
-                          pgl_error *err) {
-    static const pgl_json_options DEFAULTS = {0};
-    const pgl_json_options *o = options == NULL ? &DEFAULTS : options;
+/* The scan of a whole document. Empties *copy unless it is what jansson is to read. */
+static pgl_status scan_all(const char *text, size_t size, const pgl_json_options *o, pgl_buf *copy,
+                           pgl_error *err) {
     const char *name = o->name == NULL ? "JSON" : o->name;
     size_t max_bytes = o->max_bytes == 0 ? PGL_JSON_DEFAULT_BYTES : o->max_bytes;
-    *out = NULL;
     if (size > max_bytes)
         return pgl_fail(err, PGL_E_TOO_LARGE, "%s: %zu bytes, at most %zu are read", name, size, max_bytes);
-    pgl_buf copy = PGL_BUF_INIT;
     pgl_json_scan scan = {.at = text,
                           .end = text + size,
                           .max_depth = o->max_depth == 0 ? PGL_JSON_DEFAULT_DEPTH : o->max_depth,
                           .allow_nul = o->allow_nul,
                           .replace_surrogates = o->replace_surrogates,
-                          .rewrite = &copy,
+                          .rewrite = copy,
                           .copied = text};
     if (scan.max_depth > PGL_JSON_LARGEST_DEPTH)
         scan.max_depth = PGL_JSON_LARGEST_DEPTH;
     pgl_status status = scan_document(text, name, &scan, err);
+    if (!scan.changed)
+        pgl_buf_fini(copy);
+    return status;
+}
+
+pgl_status pgl_json_check(const char *text, size_t size, const pgl_json_options *options, pgl_error *err) {
+    static const pgl_json_options DEFAULTS = {0};
+    pgl_buf copy = PGL_BUF_INIT;
+    pgl_status status = scan_all(text, size, options == NULL ? &DEFAULTS : options, &copy, err);
+    pgl_buf_fini(&copy);
+    return status;
+}
+
+pgl_status pgl_json_parse(const char *text, size_t size, const pgl_json_options *options, json_t **out,
+                          pgl_error *err) {
+    static const pgl_json_options DEFAULTS = {0};
+    const pgl_json_options *o = options == NULL ? &DEFAULTS : options;
+    const char *name = o->name == NULL ? "JSON" : o->name;
+    *out = NULL;
+    pgl_buf copy = PGL_BUF_INIT;
+    pgl_status status = scan_all(text, size, o, &copy, err);
     if (status == PGL_OK) {
         size_t flags = JSON_DECODE_ANY | (o->last_wins ? 0 : JSON_REJECT_DUPLICATES) |
                        (o->allow_nul ? JSON_ALLOW_NUL : 0);
         json_error_t e = {0};
-        *out = scan.changed ? json_loadb(copy.data, copy.size, flags, &e) : json_loadb(text, size, flags, &e);
+        *out = copy.size > 0 ? json_loadb(copy.data, copy.size, flags, &e) : json_loadb(text, size, flags, &e);
         if (*out == NULL) {
             enum json_error_code code = json_error_code(&e);
             status = code == json_error_out_of_memory

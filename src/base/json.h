@@ -38,6 +38,10 @@ typedef struct pgl_json_options {
 pgl_status pgl_json_parse(const char *text, size_t size, const pgl_json_options *options, json_t **out,
                           pgl_error *err);
 
+/* The scan alone, for documents that are then walked as text; duplicate keys are not looked for (a member is then the
+ * last of its name). */
+pgl_status pgl_json_check(const char *text, size_t size, const pgl_json_options *options, pgl_error *err);
+
 /* A piece of a document's own text: one value without surrounding white space. Borrowed from the document. */
 typedef struct pgl_json_span {
     const char *text; /* NULL: none */
