@@ -16,7 +16,8 @@
  *
  * Ended rows. A sampled row carries stop ids and a token limit, checked where the token is sampled. When it
  * ends, the slot goes inert: later rows of that slot are skipped and report PGL_ROW_INERT, until RESET,
- * RESTORE or FORK gives the slot a new life.
+ * RESTORE or FORK gives the slot a new life (without last token, drafts and penalty history). A verify row that was
+ * skipped leaves nothing pending.
  *
  * Same answer. On a backend that says `bit_stable`, a row's results depend on the slot's history only: not on
  * other rows, chunking, pages, threads, or whether tokens came by prompt, decode or verify rows.
@@ -57,7 +58,7 @@ typedef struct pgl_backend_options {
     uint32_t max_rows;        /* rows in one plan */
     uint32_t max_step_tokens; /* tokens of all rows of one plan */
     uint32_t max_draft;       /* drafted tokens per row; 0: no draft head, pages without its K/V */
-    uint32_t n_vocab;         /* ids that may be sampled; at most config.vocab_size */
+    uint32_t n_vocab;         /* ids that may be sampled; at most config.vocab_size; 0: all of them */
     const char *force_isa;    /* CPU: "scalar", "avx2", "avx512"; NULL: the best there is */
 } pgl_backend_options;
 
@@ -105,7 +106,7 @@ typedef struct pgl_op {
 
 typedef enum pgl_row_kind {
     PGL_ROW_COMMIT, /* prompt chunk or decode: the slot's state moves past these tokens */
-    PGL_ROW_VERIFY, /* tokens are the last one and drafts: state stays, inputs are left pending for a COMMIT
+    PGL_ROW_VERIFY, /* tokens are the last one and at most max_draft drafts: state stays, inputs are left pending for a COMMIT
                        (or auto_commit); every position is sampled. The same bits as COMMIT rows would give.
                      */
 } pgl_row_kind;
@@ -135,6 +136,7 @@ enum {
     PGL_WANT_DRAFT = 64,         /* after the sampled token, n_draft tokens of the draft head, greedy */
     PGL_WANT_COUNTS = 128,       /* add to expert_counts how many of the row's tokens each expert saw */
     PGL_WANT_DRAFT_LOGITS = 256, /* the draft head's logits for each token but the last (tests) */
+    PGL_WANT_ALL = 511,
 };
 
 #define PGL_MAX_TOP 1024u
@@ -143,13 +145,14 @@ enum {
 /* Filled by the backend; arrays are the caller's and hold what the row's wants need. */
 typedef struct pgl_row_result {
     pgl_row_end end;
-    bool non_finite;    /* some logits of this row were not finite: nothing sampled from them counts */
+    bool non_finite;    /* some logits of this row were not finite (or a mask allowed none of the ids at a position
+                           that was reached): nothing sampled from them counts. A sampled row's slot goes inert. */
     uint32_t length;    /* of the slot after this row (pending tokens not counted) */
     uint32_t n_sampled; /* tokens[0 .. n_sampled); VERIFY: up to and including the first that differs from its
                            draft */
     int32_t *tokens;    /* [1], VERIFY [n_tokens] */
     float *logprobs;    /* [like tokens] of the sampled tokens; may be NULL */
-    pgl_token_logprob *top; /* TOP: [like tokens][n_top]; TARGETS: [n_tokens][n_top] */
+    pgl_token_logprob *top; /* TOP: [like tokens][n_top]; TARGETS (with or without TOP): [n_tokens][n_top] */
     float *target_logprobs; /* [n_tokens]; 0 where there is no target */
     float *logits;          /* [n_tokens][vocab_size] */
     float *hidden; /* [n_layers + 1][n_tokens][hidden_size]: embedding, after each layer but the last, final

@@ -18,18 +18,59 @@ struct pgl_backend {
     pgl_backend_caps caps;
 };
 
-/* What a check has to know of each slot as the plans in flight will leave it. */
+/* Fills caps with the options that every backend treats alike, after checking them: counts that must not be 0,
+ * page_tokens a power of two in 16 .. 1024 (0 becomes 64), n_vocab within vocab_size (0 becomes vocab_size), the
+ * page table of a slot within n_pages. What belongs to the model or the backend (name, sizes, page_bytes ...) must be
+ * set before. */
+pgl_status pgl_backend_caps_init(pgl_backend_caps *caps, const pgl_backend_options *options, pgl_error *err);
+
+/* Entries of one slot's page table. */
+uint32_t pgl_caps_table_pages(const pgl_backend_caps *caps);
+
+/* Distinct ids that one slot's penalty history can hold. */
+uint32_t pgl_caps_history(const pgl_backend_caps *caps);
+
+#define PGL_SNAPSHOT_EMPTY UINT32_MAX
+
+/* What a check has to know of each slot as the plans in flight will leave it. Numbers are upper bounds while tokens
+ * are in flight: a slot may go inert, a verify row may accept less. */
 typedef struct pgl_slot_shadow {
-    uint32_t length;    /* upper bound while tokens are in flight */
+    uint32_t length;
     uint32_t n_bound;   /* pages bound from index 0 without a gap */
     uint32_t n_pending; /* of a verify row not yet committed */
-    bool has_last;      /* a last sampled token exists */
     uint32_t n_drafts;  /* drafts on the device */
+    uint32_t n_history; /* distinct ids in the penalty history */
+    bool has_last;      /* a last sampled token exists */
+    bool has_row;       /* scratch of the check */
 } pgl_slot_shadow;
 
-/* Checks a plan against caps and the shadows, and moves the shadows on only when all of it is right.
- * snapshot_length [n_snapshots] is kept the same way (UINT32_MAX: empty). scratch is [n_slots] of shadows. */
-pgl_status pgl_plan_check(const pgl_backend_caps *caps, const pgl_step_plan *plan, pgl_slot_shadow *shadows,
-                          uint32_t *snapshot_length, pgl_slot_shadow *scratch, pgl_error *err);
+typedef struct pgl_plan_state {
+    pgl_slot_shadow *slots;    /* [n_slots] */
+    uint32_t *snapshot_length; /* [n_snapshots], PGL_SNAPSHOT_EMPTY: nothing saved */
+} pgl_plan_state;
+
+pgl_status pgl_plan_state_open(const pgl_backend_caps *caps, pgl_plan_state *state, pgl_error *err);
+void pgl_plan_state_close(pgl_plan_state *state);
+void pgl_plan_state_copy(const pgl_backend_caps *caps, pgl_plan_state *to, const pgl_plan_state *from);
+
+/* Checks a plan against caps and state, and moves state on only when all of it is right; a plan that is refused
+ * (PGL_E_INVALID, naming the row or operation, what was expected and what was found) leaves it as it was. scratch
+ * is a second state of the same size. Reads every array the plan points to except late masks and the tokens that
+ * stay on the device. Allocates nothing. */
+pgl_status pgl_plan_check(const pgl_backend_caps *caps, const pgl_step_plan *plan, pgl_plan_state *state,
+                          pgl_plan_state *scratch, pgl_error *err);
+
+/* Moves state on by a plan that was checked before, when more is known now (a row was inert, a verify row accepted
+ * less): bounds only shrink, so nothing is checked again. */
+void pgl_plan_apply(const pgl_backend_caps *caps, const pgl_step_plan *plan, pgl_plan_state *state);
+
+/* Whether a mask of n_vocab bits allows at least one id. */
+bool pgl_mask_allows_any(const uint32_t *mask, uint32_t n_vocab);
+
+/* Tokens of row that the host gives: those not taken from the slot's last token or drafts. */
+uint32_t pgl_row_host_tokens(const pgl_row *row);
+
+/* Positions of row whose logits are sampled: 0, 1, or n_tokens for a verify row. */
+uint32_t pgl_row_sampled(const pgl_row *row);
 
 #endif

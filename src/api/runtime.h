@@ -1,0 +1,83 @@
+/* A model made ready to answer: the layer between the engine and whoever talks to users (server, command line,
+ * the C API of pergola.h).
+ *
+ * pgl_runtime_open reads and checks the checkpoint, plans memory (and refuses, with the table, when it does not
+ * fit), opens tokenizer, chat template and backend, computes a fixed prompt to see that logits are finite, and
+ * starts the engine. What it gives out is read-only and may be used by any thread until pgl_runtime_close. */
+#ifndef PGL_API_RUNTIME_H
+#define PGL_API_RUNTIME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "base/status.h"
+#include "checkpoint/config.h"
+#include "engine/engine.h"
+#include "sampling/sampling.h"
+
+struct pgl_tokenizer;
+struct pgl_chat_template;
+struct pgl_model;
+
+typedef struct pgl_runtime pgl_runtime;
+
+typedef struct pgl_runtime_options {
+    const char *model;   /* directory of the checkpoint */
+    const char *backend; /* "cpu", "echo" (no model is computed: answers are the requests' forced tokens);
+                              NULL: the best there is */
+    uint32_t context;    /* most tokens of one sequence; 0: the model's limit, or 4,096 when that is more and
+                              memory is not given */
+    uint32_t n_slots;    /* sequences that run at the same time; 0: 1 */
+    uint32_t n_threads;  /* CPU; 0: one for each CPU */
+    bool pin_threads;
+    uint64_t memory_bytes; /* most memory to use, mapped weights included; 0: what the system has available */
+    uint64_t cache_bytes;  /* of it for the prefix cache; 0: chosen */
+    bool no_prefix_cache;
+    bool lock_memory; /* mlock the weights */
+    bool strict;      /* contradictions in the checkpoint are errors */
+    uint32_t max_queue;
+    uint32_t prefill_chunk; /* 0: the engine's */
+    uint64_t echo_token_ns; /* echo: time of a step */
+    const char *force_isa;  /* CPU: "scalar", "avx2", "avx512"; NULL: the best there is */
+
+    /* Called from the opening thread as work advances; fraction 0 .. 1, or below 0 when unknown. May be NULL. */
+    void (*progress)(void *user, const char *what, double fraction);
+    void *user;
+} pgl_runtime_options;
+
+pgl_runtime_options pgl_runtime_defaults(void);
+
+pgl_status pgl_runtime_open(const pgl_runtime_options *options, pgl_runtime **out, pgl_error *err);
+
+/* All requests must be released before. NULL is allowed. */
+void pgl_runtime_close(pgl_runtime *runtime);
+
+const pgl_config *pgl_runtime_config(const pgl_runtime *runtime);
+const struct pgl_tokenizer *pgl_runtime_tokenizer(const pgl_runtime *runtime);
+const struct pgl_chat_template *
+pgl_runtime_template(const pgl_runtime *runtime); /* NULL: the checkpoint has none */
+pgl_engine *pgl_runtime_engine(const pgl_runtime *runtime);
+const pgl_backend_caps *pgl_runtime_caps(const pgl_runtime *runtime);
+
+/* The last part of the directory's path. */
+const char *pgl_runtime_name(const pgl_runtime *runtime);
+
+uint32_t pgl_runtime_context(const pgl_runtime *runtime);
+uint32_t pgl_runtime_n_vocab(const pgl_runtime *runtime); /* ids that can be sampled */
+
+/* generation_config.json's sampling; where it says nothing, temperature 1 and everything else off. */
+pgl_sample_params pgl_runtime_sampling(const pgl_runtime *runtime);
+
+/* End-of-sequence ids. */
+const int32_t *pgl_runtime_stop_ids(const pgl_runtime *runtime, uint32_t *n);
+
+/* The memory table and notes of the checkpoint, lines of text. */
+const char *pgl_runtime_plan(const pgl_runtime *runtime);
+const char *pgl_runtime_notes(const pgl_runtime *runtime);
+
+/* A random number from the system, for requests without a seed. */
+uint64_t pgl_random_seed(void);
+
+#endif
