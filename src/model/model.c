@@ -206,8 +206,8 @@ static bool derive_sizes(pgl_model *m) {
     return true;
 }
 
-pgl_status pgl_model_init(pgl_model *model, const pgl_config *config, const pgl_weights *weights,
-                          pgl_error *err) {
+pgl_status pgl_model_sizes(pgl_model *model, const pgl_config *config, const pgl_weights *weights,
+                           pgl_error *err) {
     *model = (pgl_model){.config = config, .weights = weights};
     for (uint32_t l = 0; l < config->n_layers && l < PGL_MAX_LAYERS; l++)
         model->layer_slot[l] =
@@ -217,5 +217,11 @@ pgl_status pgl_model_init(pgl_model *model, const pgl_config *config, const pgl_
     if (!derive_sizes(model))
         return pgl_fail(err, PGL_E_UNSUPPORTED,
                         "the sizes of this model do not fit: heads, widths or state overflow");
+    return PGL_OK;
+}
+
+pgl_status pgl_model_init(pgl_model *model, const pgl_config *config, const pgl_weights *weights,
+                          pgl_error *err) {
+    TRY(pgl_model_sizes(model, config, weights, err));
     return check_weights(model, err);
 }

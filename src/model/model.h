@@ -43,4 +43,8 @@ typedef struct pgl_model {
 pgl_status pgl_model_init(pgl_model *model, const pgl_config *config, const pgl_weights *weights,
                           pgl_error *err);
 
+/* The same without a look at the weights, which may still be missing: for tools that make a model layer by layer. */
+pgl_status pgl_model_sizes(pgl_model *model, const pgl_config *config, const pgl_weights *weights,
+                           pgl_error *err);
+
 #endif

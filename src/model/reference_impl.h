@@ -61,6 +61,13 @@ typedef struct pgl_reference_layer {
 } pgl_reference_layer;
 void pgl_reference_layer_forward(pgl_reference *seq, const pgl_reference_layer *layer);
 
+/* Its two halves: the mixer, added to work.x, with the normed input of the mlp left in work.h; and the mlp from there. */
+void pgl_reference_mix(pgl_reference *seq, const pgl_reference_layer *layer);
+void pgl_reference_mlp(pgl_reference *seq, const pgl_reference_layer *layer);
+
+/* Experts and routing weights of n rows of work.h, into work.experts and work.route_weight. */
+void pgl_reference_route(pgl_reference *seq, const pgl_moe_weights *moe, uint32_t n);
+
 /* work.h = norm(work.x; w), n rows. */
 void pgl_reference_norm_rows(pgl_reference *seq, const pgl_vec *w, uint32_t n);
 

@@ -120,7 +120,7 @@ static void attention_mixer(pgl_reference *seq, const pgl_reference_layer *layer
     linear(seq, &w->o_proj, work->attended, work->y, layer->n);
 }
 
-static void route_rows(pgl_reference *seq, const pgl_moe_weights *moe, uint32_t n) {
+void pgl_reference_route(pgl_reference *seq, const pgl_moe_weights *moe, uint32_t n) {
     pgl_reference_work *work = &seq->work;
     uint32_t n_experts = seq->model->config->n_experts, used = seq->model->n_used;
     linear(seq, &moe->router, work->h, work->router, n);
@@ -185,7 +185,7 @@ static void moe_mlp(pgl_reference *seq, const pgl_reference_layer *layer) {
     const pgl_moe_weights *moe = &layer->weights->moe;
     pgl_reference_work *work = &seq->work;
     uint32_t hidden = seq->model->config->hidden_size, used = seq->model->n_used;
-    route_rows(seq, moe, layer->n);
+    pgl_reference_route(seq, moe, layer->n);
     for (uint32_t e = 0; e < seq->model->config->n_experts; e++)
         run_expert(seq, moe, e, layer->n);
     for (uint32_t row = 0; row < layer->n; row++) {
@@ -234,7 +234,7 @@ static void add_branch(pgl_reference *seq, uint32_t n) {
         seq->work.x[i] = seq->work.x[i] + seq->work.y[i];
 }
 
-void pgl_reference_layer_forward(pgl_reference *seq, const pgl_reference_layer *layer) {
+void pgl_reference_mix(pgl_reference *seq, const pgl_reference_layer *layer) {
     pgl_reference_norm_rows(seq, &layer->weights->input_norm, layer->n);
     if (layer->weights->full_attention)
         attention_mixer(seq, layer);
@@ -242,9 +242,17 @@ void pgl_reference_layer_forward(pgl_reference *seq, const pgl_reference_layer *
         delta_mixer(seq, layer);
     add_branch(seq, layer->n);
     pgl_reference_norm_rows(seq, &layer->weights->post_attention_norm, layer->n);
+}
+
+void pgl_reference_mlp(pgl_reference *seq, const pgl_reference_layer *layer) {
     if (seq->model->config->n_experts > 0)
         moe_mlp(seq, layer);
     else
         dense_mlp(seq, layer);
     add_branch(seq, layer->n);
+}
+
+void pgl_reference_layer_forward(pgl_reference *seq, const pgl_reference_layer *layer) {
+    pgl_reference_mix(seq, layer);
+    pgl_reference_mlp(seq, layer);
 }
