@@ -1,1 +1,1 @@
-pgl_layer(server LINK pgl_api)
+pgl_layer(server LINK pgl_api pgl_quantize)

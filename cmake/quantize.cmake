@@ -1,0 +1,1 @@
+pgl_layer(quantize LINK pgl_model pgl_sampling)
