@@ -13,18 +13,27 @@ static uint32_t load_u32(const unsigned char *p) {
 }
 
 /* fp16 whose exponent field is neither 0 nor 31, as f32. */
-static float widen_normal(uint32_t h) {
+static inline float widen_normal(uint32_t h) {
     uint32_t u = (h & 0x8000u) << 16 | (((h & 0x7FFFu) << 13) + (112u << 23));
     float f;
     memcpy(&f, &u, sizeof f);
     return f;
 }
 
-pgl_f16 pgl_codebook(uint16_t state) {
+/* The mask and the constant leave exponents of 2^-3 .. 2^0 in both halves. So their f32 sum is exact, and it is a
+ * multiple of 2^-13 below 4: zero or a normal fp16 number, which leaves one rounding of the mantissa. */
+static inline uint32_t codebook_entry(uint32_t state) {
     uint32_t r = ((state * 0xCBAC1FEDu) & 0x8FFF8FFFu) ^ 0x3B603B60u;
-    /* The mask and the constant leave exponents of 2^-3 .. 2^0 in both halves: the f32 sum is exact, and the
-     * one rounding below is that of an fp16 addition. */
-    return pgl_f32_to_f16(widen_normal(r & 0xFFFFu) + widen_normal(r >> 16));
+    float sum = widen_normal(r & 0xFFFFu) + widen_normal(r >> 16);
+    uint32_t u;
+    memcpy(&u, &sum, sizeof u);
+    uint32_t a = u & 0x7FFFFFFFu;
+    uint32_t rounded = (u >> 16 & 0x8000u) | (a - 0x38000000u + 0xFFFu + (a >> 13 & 1u)) >> 13;
+    return a == 0 ? 0 : rounded;
+}
+
+pgl_f16 pgl_codebook(uint16_t state) {
+    return (pgl_f16)codebook_entry(state);
 }
 
 void pgl_tile_states(const void *code, uint32_t k, uint16_t state[256]) {
@@ -66,9 +75,12 @@ uint32_t pgl_tile_place(uint32_t t) {
 
 void pgl_tile_decode(const void *code, uint32_t k, pgl_f16 weight[256]) {
     uint16_t state[256];
+    pgl_f16 stream[256];
     pgl_tile_states(code, k, state);
     for (uint32_t t = 0; t < 256; t++)
-        weight[pgl_tile_place(t)] = pgl_codebook(state[t]);
+        stream[t] = (pgl_f16)codebook_entry(state[t]);
+    for (uint32_t t = 0; t < 256; t++)
+        weight[pgl_tile_place(t)] = stream[t];
 }
 
 void pgl_hadamard(float *x, uint32_t n) {

@@ -37,10 +37,18 @@ static float effective(const void *f16, const void *factor, uint64_t expert, uin
 }
 
 /* acc[o] += sum over the tile's 16 inputs of x[i] * w[i][o], in rising i. */
-PGL_FMA_BODY void tile_multiply_body(const float *w, const float *x, float *acc) {
-    for (uint32_t i = 0; i < PGL_TILE; i++) {
-        for (uint32_t o = 0; o < PGL_TILE; o++)
-            acc[o] = fmaf(x[i], w[i * PGL_TILE + o], acc[o]);
+PGL_FMA_BODY void tile_multiply_body(const float *restrict w, const float *restrict x, float *restrict acc) {
+    for (uint32_t half = 0; half < PGL_TILE; half += 8) { /* eight sums at a time stay in one register */
+        float sum[8];
+        for (uint32_t o = 0; o < 8; o++)
+            sum[o] = acc[half + o];
+        for (uint32_t i = 0; i < PGL_TILE; i++) {
+#pragma GCC unroll 1
+            for (uint32_t o = 0; o < 8; o++)
+                sum[o] = fmaf(x[i], w[i * PGL_TILE + half + o], sum[o]);
+        }
+        for (uint32_t o = 0; o < 8; o++)
+            acc[half + o] = sum[o];
     }
 }
 

@@ -49,18 +49,22 @@ PGL_FMA_BODY void delta_body(const pgl_delta_head *head) {
     memset(o, 0, dv * sizeof *o);
     for (uint32_t i = 0; i < dk; i++) {
         float *restrict row = s + (size_t)i * dv;
+        float k = head->k[i], decay = head->decay;
         for (uint32_t j = 0; j < dv; j++) {
-            row[j] = row[j] * head->decay;
-            d[j] = fmaf(head->k[i], row[j], d[j]);
+            float kept = row[j] * decay;
+            row[j] = kept;
+            d[j] = fmaf(k, kept, d[j]);
         }
     }
     for (uint32_t j = 0; j < dv; j++)
         d[j] = (head->v[j] - d[j]) * head->beta;
     for (uint32_t i = 0; i < dk; i++) {
         float *restrict row = s + (size_t)i * dv;
+        float k = head->k[i], q = head->q[i];
         for (uint32_t j = 0; j < dv; j++) {
-            row[j] = fmaf(head->k[i], d[j], row[j]);
-            o[j] = fmaf(head->q[i], row[j], o[j]);
+            float next = fmaf(k, d[j], row[j]);
+            row[j] = next;
+            o[j] = fmaf(q, next, o[j]);
         }
     }
 }

@@ -11,15 +11,9 @@
 
 #include "codec/codec.h"
 #include "golden_file.h"
+#include "test_random.h"
 
 #define CODEC_GOLDEN PGL_GOLDENS "/codec.safetensors"
-
-static uint64_t random_next(uint64_t *s) { /* splitmix64 */
-    uint64_t z = (*s += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
 
 static void every_codebook_entry_is_the_golden_one(void **state) {
     (void)state;
