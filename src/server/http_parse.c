@@ -1,6 +1,6 @@
-/* http-parser for the grammar, and on top of it what a server that faces strangers has to refuse. Lines of the head
- * are checked by a scanner of our own before http-parser sees them: it finds the end of the head, so that what is
- * body never counts as head however the bytes were cut. */
+/* A head is collected whole, its lines checked by a scanner that is stricter than http-parser, and then handed to
+ * http-parser in one piece; bodies are counted and chunks decoded here. (Distributions build http-parser without
+ * its strict mode: it takes any byte for the T of HTTP and for the line feed behind a chunk's size.) */
 #include "server/http_parse.h"
 
 #include <http_parser.h>
@@ -15,9 +15,23 @@
 /* http-parser counts a head itself and gives up at 80 KiB. */
 #define LARGEST_HEAD_BYTES ((size_t)72 << 10)
 #define FRAMING_BYTES                                                                                        \
-    ((size_t)64 << 10) /* chunk headers, extensions and trailers, besides 15 for each body byte */
+    ((size_t)64 << 10) /* chunk sizes, extensions and trailers, besides 16 for each body byte */
 
-typedef enum stage { IN_HEAD, AT_HEAD, IN_BODY, AT_END, BAD } stage;
+typedef enum stage { IN_HEAD, IN_BODY, AT_END, BAD } stage;
+
+typedef enum chunk_stage {
+    SIZE_FIRST, /* the first digit */
+    SIZE,
+    EXTENSION,
+    SIZE_LF,
+    DATA,
+    DATA_CR,
+    DATA_LF,
+    TRAILER_FIRST, /* the first byte of a trailer line, or the CR of the empty one */
+    TRAILER,
+    TRAILER_LF,
+    LAST_LF,
+} chunk_stage;
 
 typedef struct span {
     size_t name, value; /* offsets into text */
@@ -28,22 +42,26 @@ struct pgl_http_reader {
     pgl_http_limits limits;
 
     /* of the current request */
-    http_parser parser;
     stage stage;
     pgl_http_fault fault;
+    pgl_buf raw; /* the head as it comes */
+    size_t line_bytes;
+    bool after_cr, after_request_line;
+    http_parser parser;
     pgl_buf text; /* target, then name, value, name, value, ..., each with a zero behind it */
     span *spans;
     pgl_http_header *headers;
     uint32_t n_headers;
     bool in_name; /* a header's name is being read */
-    size_t head_bytes;
-    size_t line_bytes;
-    bool after_cr, after_request_line;
     pgl_http_head head;
+
     pgl_buf body;
     size_t max_body_bytes;
     bool keep_body;
-    uint64_t body_bytes, raw_body_bytes;
+    uint64_t body_bytes;
+    chunk_stage chunk_stage;
+    uint64_t left;          /* of the body, or of the chunk */
+    uint64_t framing_bytes; /* of a chunked body */
 };
 
 pgl_http_limits pgl_http_default_limits(void) {
@@ -79,6 +97,16 @@ static bool is_token_char(unsigned char c) {
            (c != 0 && strchr("!#$%&'*+-.^_`|~", c) != NULL);
 }
 
+static int hex_digit(char c) {
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
 /* ---- what http-parser calls ---- */
 
 static pgl_http_reader *reader_of(http_parser *parser) {
@@ -99,8 +127,6 @@ static bool finish_string(pgl_http_reader *reader) {
 
 static int on_header_field(http_parser *parser, const char *at, size_t size) {
     pgl_http_reader *reader = reader_of(parser);
-    if (reader->stage != IN_HEAD)
-        return 0; /* trailers: counted as framing, not kept */
     for (size_t i = 0; i < size; i++)
         if (!is_token_char((unsigned char)at[i]))
             return refuse(reader, 400, "bad_request",
@@ -119,8 +145,6 @@ static int on_header_field(http_parser *parser, const char *at, size_t size) {
 
 static int on_header_value(http_parser *parser, const char *at, size_t size) {
     pgl_http_reader *reader = reader_of(parser);
-    if (reader->stage != IN_HEAD)
-        return 0;
     if (reader->in_name) {
         reader->in_name = false;
         if (!finish_string(reader))
@@ -220,18 +244,17 @@ static int check_head(pgl_http_reader *reader) {
     return 0;
 }
 
+/* Non-zero stops http-parser, which has done its part then. */
 static int on_headers_complete(http_parser *parser) {
     pgl_http_reader *reader = reader_of(parser);
     pgl_http_head *head = &reader->head;
     if (!finish_string(reader))
         return -out_of_memory(reader);
-    memset(head, 0, sizeof *head);
     head->method = http_method_str((enum http_method)parser->method);
     head->minor = parser->http_minor;
     if (split_target(reader, reader->text.data))
         return -1;
     resolve_headers(reader); /* after the last growth of text */
-    head->target = reader->text.data;
     head->headers = reader->headers;
     head->n_headers = reader->n_headers;
     if (check_head(reader))
@@ -240,146 +263,227 @@ static int on_headers_complete(http_parser *parser) {
     head->expect_continue = expect != NULL && head->minor == 1;
     head->keep_alive = http_should_keep_alive(parser) != 0;
     head->chunked = pgl_http_header_find(head, "Transfer-Encoding") != NULL;
-    bool has_length = pgl_http_header_find(head, "Content-Length") != NULL;
-    head->content_length = has_length && !head->chunked ? parser->content_length : 0;
+    if (pgl_http_header_find(head, "Content-Length"))
+        head->content_length = parser->content_length;
     head->has_body = head->chunked || head->content_length > 0;
-    parser->upgrade = 0; /* a wish to switch protocols is not granted */
-    reader->max_body_bytes = reader->limits.max_body_bytes;
-    reader->keep_body = true;
-    reader->stage = AT_HEAD;
-    http_parser_pause(parser, 1);
-    return 0;
+    reader->left = head->content_length;
+    reader->stage = IN_BODY;
+    return -1;
 }
+
+static const http_parser_settings parser_calls = {.on_url = on_url,
+                                                  .on_header_field = on_header_field,
+                                                  .on_header_value = on_header_value,
+                                                  .on_headers_complete = on_headers_complete};
+
+/* ---- the head ---- */
+
+/* Looks for the end of the head. Returns how many bytes belong to it; *why is set where they break a rule. */
+static size_t scan_head(pgl_http_reader *reader, const char *data, size_t size, bool *complete,
+                        const char **why) {
+    for (size_t i = 0; i < size; i++) {
+        char c = data[i];
+        if (c == '\n') {
+            if (!reader->after_cr)
+                *why = "a line of the head ends without CR";
+            *complete = reader->line_bytes == 0 && reader->after_request_line;
+            if (*why || *complete)
+                return i + 1;
+            reader->after_request_line = reader->after_request_line || reader->line_bytes > 0;
+            reader->after_cr = false;
+            reader->line_bytes = 0;
+            continue;
+        }
+        bool first = reader->line_bytes == 0;
+        if (reader->after_cr)
+            *why = "CR without LF in the head";
+        else if (c == '\0')
+            *why = "NUL in the head";
+        else if (first && !reader->after_request_line && c != '\r' && !is_token_char((unsigned char)c))
+            *why = "this does not start like an HTTP request (plain HTTP is spoken here, not TLS)";
+        else if (first && reader->after_request_line && (c == ' ' || c == '\t'))
+            *why = "a header line that goes on in the next one";
+        if (*why)
+            return i + 1;
+        if (c == '\r')
+            reader->after_cr = true;
+        else
+            reader->line_bytes++;
+    }
+    return size;
+}
+
+/* METHOD SP TARGET SP HTTP/digit.digit, with one space each. */
+static bool right_request_line(const char *line) {
+    const char *at = line;
+    while (is_token_char((unsigned char)*at))
+        at++;
+    if (at == line || *at++ != ' ')
+        return false;
+    size_t target = strcspn(at, " \r");
+    if (target == 0 || at[target] != ' ')
+        return false;
+    at += target + 1;
+    return strncmp(at, "HTTP/", 5) == 0 && at[5] >= '0' && at[5] <= '9' && at[6] == '.' && at[7] >= '0' &&
+           at[7] <= '9' && at[8] == '\r';
+}
+
+static void parse_head(pgl_http_reader *reader) {
+    const char *line = reader->raw.data + strspn(reader->raw.data, "\r\n");
+    if (!right_request_line(line)) {
+        refuse(reader, 400, "bad_request", "malformed HTTP: the request line is not METHOD TARGET HTTP/1.1");
+        return;
+    }
+    http_parser_init(&reader->parser, HTTP_REQUEST);
+    reader->parser.data = reader;
+    http_parser_execute(&reader->parser, &parser_calls, reader->raw.data, reader->raw.size);
+    if (reader->stage != IN_HEAD)
+        return;
+    enum http_errno code = HTTP_PARSER_ERRNO(&reader->parser);
+    if (code == HPE_INVALID_METHOD)
+        refuse(reader, 400, "bad_request", "malformed HTTP: no known method");
+    else
+        refuse(reader, 400, "bad_request", "malformed HTTP: %s",
+               code == HPE_OK ? "the head has no end" : http_errno_description(code));
+}
+
+static pgl_http_event feed_head(pgl_http_reader *reader, const char *data, size_t size, size_t *used) {
+    size_t room = reader->limits.max_head_bytes - reader->raw.size;
+    bool complete = false;
+    const char *why = NULL;
+    *used = scan_head(reader, data, size < room ? size : room, &complete, &why);
+    if (!pgl_buf_append(&reader->raw, data, *used))
+        out_of_memory(reader);
+    else if (why)
+        refuse(reader, 400, "bad_request", "malformed HTTP: %s", why);
+    else if (complete)
+        parse_head(reader);
+    else if (reader->raw.size == reader->limits.max_head_bytes)
+        refuse(reader, 431, "headers_too_large", "the head is larger than %zu bytes",
+               reader->limits.max_head_bytes);
+    if (reader->stage == IN_HEAD)
+        return PGL_HTTP_MORE;
+    return reader->stage == BAD ? PGL_HTTP_BAD : PGL_HTTP_HEAD;
+}
+
+/* ---- the body ---- */
 
 static int too_large(pgl_http_reader *reader) {
     return refuse(reader, 413, "request_too_large", "the body is larger than %zu bytes",
                   reader->max_body_bytes);
 }
 
-static int on_body(http_parser *parser, const char *at, size_t size) {
-    pgl_http_reader *reader = reader_of(parser);
-    if (size > reader->max_body_bytes - reader->body_bytes)
-        return too_large(reader);
-    reader->body_bytes += size;
-    if (reader->keep_body && !pgl_buf_append(&reader->body, at, size))
-        return out_of_memory(reader);
-    return 0;
-}
-
-static int on_message_complete(http_parser *parser) {
-    pgl_http_reader *reader = reader_of(parser);
-    reader->stage = AT_END;
-    http_parser_pause(parser, 1);
-    return 0;
-}
-
-static const http_parser_settings parser_calls = {.on_url = on_url,
-                                                  .on_header_field = on_header_field,
-                                                  .on_header_value = on_header_value,
-                                                  .on_headers_complete = on_headers_complete,
-                                                  .on_body = on_body,
-                                                  .on_message_complete = on_message_complete};
-
-/* ---- feeding ---- */
-
-/* Looks at head bytes before http-parser does. Returns how many may be handed on: up to the end of the head, or to
- * where the fault *why stands. */
-static size_t scan_head(pgl_http_reader *reader, const char *data, size_t size, const char **why) {
-    for (size_t i = 0; i < size; i++) {
-        char c = data[i];
-        if (c == '\n') {
-            if (!reader->after_cr) {
-                *why = "a line of the head ends without CR";
-                return i;
-            }
-            reader->after_cr = false;
-            if (reader->line_bytes > 0)
-                reader->after_request_line = true;
-            else if (reader->after_request_line)
-                return i + 1;
-            reader->line_bytes = 0;
-            continue;
-        }
-        if (reader->after_cr) {
-            *why = "CR without LF in the head";
-            return i;
-        }
-        if (c == '\r') {
-            reader->after_cr = true;
-            continue;
-        }
-        if (c == '\0' || (reader->line_bytes == 0 && reader->after_request_line && (c == ' ' || c == '\t'))) {
-            *why = c ? "a header line that goes on in the next one" : "NUL in the head";
-            return i;
-        }
-        reader->line_bytes++;
-    }
-    return size;
-}
-
-static void parser_fault(pgl_http_reader *reader) {
-    enum http_errno code = HTTP_PARSER_ERRNO(&reader->parser);
-    if (code == HPE_HEADER_OVERFLOW)
-        refuse(reader, 431, "headers_too_large", "the head or the framing of the body is too large");
-    else if (code == HPE_INVALID_METHOD)
-        refuse(reader, 400, "bad_request", "this is no HTTP request (plain HTTP is spoken here, not TLS)");
-    else
-        refuse(reader, 400, "bad_request", "malformed HTTP: %s", http_errno_description(code));
-}
-
-static size_t execute(pgl_http_reader *reader, const char *data, size_t size) {
-    if (size == 0)
+static size_t take_body(pgl_http_reader *reader, const char *data, size_t size) {
+    size_t n = size < reader->left ? size : (size_t)reader->left;
+    if (n > reader->max_body_bytes - reader->body_bytes) {
+        too_large(reader);
         return 0;
-    http_parser_pause(&reader->parser, 0);
-    size_t used = http_parser_execute(&reader->parser, &parser_calls, data, size);
-    enum http_errno code = HTTP_PARSER_ERRNO(&reader->parser);
-    if (code != HPE_OK && code != HPE_PAUSED)
-        parser_fault(reader);
+    }
+    if (reader->keep_body && !pgl_buf_append(&reader->body, data, n)) {
+        out_of_memory(reader);
+        return 0;
+    }
+    reader->body_bytes += n;
+    reader->left -= n;
+    return n;
+}
+
+/* One byte outside of a chunk's data. False: it may not stand there. */
+static bool chunk_byte(pgl_http_reader *reader, char c) {
+    int digit;
+    switch (reader->chunk_stage) {
+    case SIZE_FIRST:
+    case SIZE:
+        digit = hex_digit(c);
+        if (digit >= 0) {
+            if (reader->left >> 56)
+                return false;
+            reader->left = reader->left * 16 + (unsigned)digit;
+            reader->chunk_stage = SIZE;
+            return true;
+        }
+        if (reader->chunk_stage == SIZE_FIRST)
+            return false;
+        if (c == '\r')
+            reader->chunk_stage = SIZE_LF;
+        else if (c == ';' || c == ' ' || c == '\t')
+            reader->chunk_stage = EXTENSION;
+        else
+            return false;
+        return true;
+    case EXTENSION:
+    case TRAILER:
+        if (c == '\r')
+            reader->chunk_stage = reader->chunk_stage == TRAILER ? TRAILER_LF : SIZE_LF;
+        return c == '\r' || c == '\t' || ((unsigned char)c >= ' ' && c != 0x7f);
+    case SIZE_LF:
+        reader->chunk_stage = reader->left ? DATA : TRAILER_FIRST;
+        return c == '\n';
+    case DATA_CR:
+        reader->chunk_stage = DATA_LF;
+        return c == '\r';
+    case DATA_LF:
+        reader->chunk_stage = SIZE_FIRST;
+        return c == '\n';
+    case TRAILER_FIRST:
+        reader->chunk_stage = c == '\r' ? LAST_LF : TRAILER;
+        return c == '\r' || is_token_char((unsigned char)c);
+    case TRAILER_LF:
+        reader->chunk_stage = TRAILER_FIRST;
+        return c == '\n';
+    case LAST_LF:
+        reader->stage = AT_END;
+        return c == '\n';
+    case DATA:
+        break;
+    }
+    return false;
+}
+
+static size_t feed_chunks(pgl_http_reader *reader, const char *data, size_t size) {
+    size_t used = 0;
+    while (used < size && reader->stage == IN_BODY) {
+        if (reader->chunk_stage == DATA) {
+            used += take_body(reader, data + used, size - used);
+            if (reader->left == 0)
+                reader->chunk_stage = DATA_CR;
+            continue;
+        }
+        if (!chunk_byte(reader, data[used++]))
+            refuse(reader, 400, "bad_request", "malformed HTTP: the body's chunks are broken");
+        else if (reader->chunk_stage == DATA && reader->left > reader->max_body_bytes - reader->body_bytes)
+            too_large(reader);
+        else if (++reader->framing_bytes > FRAMING_BYTES + 16 * reader->body_bytes)
+            refuse(reader, 400, "bad_request", "the body is mostly chunk sizes, extensions or trailers");
+    }
     return used;
 }
 
-static size_t feed_head(pgl_http_reader *reader, const char *data, size_t size) {
-    size_t limit = reader->limits.max_head_bytes;
-    size_t room = limit - reader->head_bytes;
-    const char *why = NULL;
-    size_t n = scan_head(reader, data, size < room ? size : room, &why);
-    size_t used = execute(reader, data, n);
-    reader->head_bytes += used;
-    if (reader->stage == IN_HEAD && why)
-        refuse(reader, 400, "bad_request", "malformed HTTP: %s", why);
-    if (reader->stage == IN_HEAD && reader->head_bytes >= limit)
-        refuse(reader, 431, "headers_too_large", "the head is larger than %zu bytes", limit);
-    return used;
-}
-
-static size_t feed_body(pgl_http_reader *reader, const char *data, size_t size) {
-    reader->stage = IN_BODY;
-    size_t used = execute(reader, data, size);
-    reader->raw_body_bytes += used;
-    if (reader->stage != BAD && reader->head.chunked &&
-        reader->raw_body_bytes > FRAMING_BYTES + 16 * reader->body_bytes)
-        refuse(reader, 400, "bad_request", "the body is mostly chunk headers, extensions or trailers");
-    return used;
+static pgl_http_event feed_body(pgl_http_reader *reader, const char *data, size_t size, size_t *used) {
+    if (reader->head.chunked)
+        *used = feed_chunks(reader, data, size);
+    else
+        *used = take_body(reader, data, size);
+    if (reader->stage == IN_BODY && !reader->head.chunked && reader->left == 0)
+        reader->stage = AT_END;
+    if (reader->stage == IN_BODY)
+        return PGL_HTTP_MORE;
+    return reader->stage == BAD ? PGL_HTTP_BAD : PGL_HTTP_END;
 }
 
 pgl_http_event pgl_http_reader_feed(pgl_http_reader *reader, const char *data, size_t size, size_t *used) {
     *used = 0;
-    if (reader->stage == BAD)
-        return PGL_HTTP_BAD;
-    if (reader->stage == AT_END)
-        return PGL_HTTP_END;
-    bool in_head = reader->stage == IN_HEAD;
-    *used = in_head ? feed_head(reader, data, size) : feed_body(reader, data, size);
     switch (reader->stage) {
-    case BAD:
-        return PGL_HTTP_BAD;
-    case AT_HEAD:
-        return PGL_HTTP_HEAD;
+    case IN_HEAD:
+        return feed_head(reader, data, size, used);
+    case IN_BODY:
+        return feed_body(reader, data, size, used);
     case AT_END:
         return PGL_HTTP_END;
-    default:
-        return PGL_HTTP_MORE;
+    case BAD:
+        break;
     }
+    return PGL_HTTP_BAD;
 }
 
 void pgl_http_reader_expect(pgl_http_reader *reader, size_t max_body_bytes, bool keep) {
@@ -392,20 +496,19 @@ void pgl_http_reader_expect(pgl_http_reader *reader, size_t max_body_bytes, bool
 /* ---- life ---- */
 
 void pgl_http_reader_next(pgl_http_reader *reader) {
-    http_parser_init(&reader->parser, HTTP_REQUEST);
-    reader->parser.data = reader;
     reader->stage = IN_HEAD;
+    pgl_buf_clear(&reader->raw);
     pgl_buf_clear(&reader->text);
     pgl_buf_fini(&reader->body);
+    reader->line_bytes = 0;
+    reader->after_cr = reader->after_request_line = false;
     reader->n_headers = 0;
     reader->in_name = false;
-    reader->head_bytes = 0;
-    reader->line_bytes = 0;
-    reader->after_cr = false;
-    reader->after_request_line = false;
     memset(&reader->head, 0, sizeof reader->head);
-    reader->body_bytes = 0;
-    reader->raw_body_bytes = 0;
+    reader->max_body_bytes = reader->limits.max_body_bytes;
+    reader->keep_body = true;
+    reader->body_bytes = reader->left = reader->framing_bytes = 0;
+    reader->chunk_stage = SIZE_FIRST;
 }
 
 pgl_http_reader *pgl_http_reader_open(const pgl_http_limits *limits) {
@@ -428,6 +531,7 @@ pgl_http_reader *pgl_http_reader_open(const pgl_http_limits *limits) {
 void pgl_http_reader_close(pgl_http_reader *reader) {
     if (!reader)
         return;
+    pgl_buf_fini(&reader->raw);
     pgl_buf_fini(&reader->text);
     pgl_buf_fini(&reader->body);
     free(reader->spans);
@@ -450,7 +554,7 @@ const pgl_buf *pgl_http_reader_body(const pgl_http_reader *reader) {
 }
 
 bool pgl_http_reader_started(const pgl_http_reader *reader) {
-    return reader->head_bytes > 0;
+    return reader->raw.size > 0;
 }
 
 pgl_buf pgl_http_reader_take_body(pgl_http_reader *reader) {
@@ -484,16 +588,6 @@ bool pgl_http_header_has(const pgl_http_head *head, const char *name, const char
         }
     }
     return false;
-}
-
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
 }
 
 bool pgl_http_percent_decode(char *text) {

@@ -133,6 +133,11 @@ static void malformed_heads_are_refused(void **state) {
                                         "GET /a#b HTTP/1.1\r\nHost: h\r\n\r\n",
                                         "GET /a b HTTP/1.1\r\nHost: h\r\n\r\n",
                                         "GET / HTCPCP/1.1\r\nHost: h\r\n\r\n",
+                                        "GET / HXXP/1.1\r\nHost: h\r\n\r\n",
+                                        "GET / H\r\n\r\nTTP/1.1\r\nHost: h\r\n\r\n",
+                                        "GET  / HTTP/1.1\r\nHost: h\r\n\r\n",
+                                        "GET / HTTP/1.1 \r\nHost: h\r\n\r\n",
+                                        "GET / HTTP/1.12\r\nHost: h\r\n\r\n",
                                         "BREW / HTTP/1.1\r\nHost: h\r\n\r\n",
                                         "CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\n",
                                         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -143,13 +148,25 @@ static void malformed_heads_are_refused(void **state) {
     check_with("GET / HTTP/1.1\r\nHost: h\0i\r\n\r\n", 29, &limits, BAD);
     check("GET / HTTP/2.0\r\nHost: h\r\n\r\n", "bad 505 http_version_not_supported\n");
     check("GET / HTTP/1.2\r\nHost: h\r\n\r\n", "bad 505 http_version_not_supported\n");
-    check("GET /\r\n\r\n", "bad 505 http_version_not_supported\n");
+    check("GET /\r\n\r\n", BAD);
     check("GET / HTTP/1.1\r\nHost: h\r\nExpect: tea\r\n\r\n", "bad 417 expectation_failed\n");
 }
 
 static void malformed_chunks_are_refused(void **state) {
     (void)state;
-    static const char *const bodies[] = {"x\r\n", "-1\r\n", "1\r\nab\r\n", "ffffffffffffffffff\r\n",
+    static const char *const bodies[] = {"x\r\n",
+                                         "1\rxa\r\n",
+                                         "1\r\nabb1\r\n",
+                                         "1\na\r\n",
+                                         "1\r\na\n",
+                                         "\r\n",
+                                         "1;\x01\r\n",
+                                         "0\r\n\n",
+                                         "0\r\n x: y\r\n",
+                                         "0\r\nx\n",
+                                         "-1\r\n",
+                                         "1\r\nab\r\n",
+                                         "ffffffffffffffffff\r\n",
                                          " 1\r\na\r\n"};
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         char text[512];
