@@ -10,3 +10,10 @@ foreach(source ${PGL_UNIT_TESTS})
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 600)
 endforeach()
+
+# Those with threads worth a run under ThreadSanitizer (scripts/test runs this label alone there).
+foreach(name test_http_server)
+  if(TEST ${name})
+    set_property(TEST ${name} APPEND PROPERTY LABELS threads)
+  endif()
+endforeach()
