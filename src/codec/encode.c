@@ -17,28 +17,27 @@ struct pgl_encoder {
     uint32_t k, rounds;
     pgl_encode_step *step;
     float *codebook; /* [STATES] */
-    float *cost[2];  /* [STATES] each */
-    uint8_t *choice; /* [STEPS][2^(16 - k)]: which predecessor each group of states came from */
+    float *cost[2];  /* [2^(16 - k) + PGL_ENCODE_PAD] each */
+    uint8_t *choice; /* [STEPS][2^(16 - k)] */
 };
 
 void pgl_encode_step_scalar(uint32_t k, float target, const float *codebook, const float *from, float *to,
                             uint8_t *choice) {
     uint32_t n = STATES >> k, branches = 1u << k;
     for (uint32_t q = 0; q < n; q++) {
-        float best = from[q];
-        uint32_t h = 0;
-        for (uint32_t i = 1; i < branches; i++) {
-            if (from[i * n + q] < best) {
-                best = from[i * n + q];
-                h = i;
+        float best = INFINITY;
+        uint32_t which = 0;
+        for (uint32_t h = 0; h < branches; h++) {
+            uint32_t s = h * n + q;
+            float d = target - codebook[s];
+            float cost = from[s >> k] + d * d;
+            if (cost < best) {
+                best = cost;
+                which = h;
             }
         }
-        choice[q] = (uint8_t)h;
-        for (uint32_t b = 0; b < branches; b++) {
-            uint32_t s = q << k | b;
-            float d = target - codebook[s];
-            to[s] = best + d * d;
-        }
+        to[q] = best;
+        choice[q] = (uint8_t)which;
     }
 }
 
@@ -82,8 +81,8 @@ pgl_status pgl_encoder_open(uint32_t k, uint32_t rounds, const char *isa, pgl_en
     e->rounds = rounds;
     e->step = step;
     e->codebook = pgl_new_aligned(STATES, sizeof *e->codebook);
-    e->cost[0] = pgl_new_aligned(STATES, sizeof *e->cost[0]);
-    e->cost[1] = pgl_new_aligned(STATES, sizeof *e->cost[1]);
+    e->cost[0] = pgl_new_aligned((STATES >> k) + PGL_ENCODE_PAD, sizeof *e->cost[0]);
+    e->cost[1] = pgl_new_aligned((STATES >> k) + PGL_ENCODE_PAD, sizeof *e->cost[1]);
     e->choice = pgl_new_aligned((size_t)STEPS * (STATES >> k), 1);
     if (e->codebook == NULL || e->cost[0] == NULL || e->cost[1] == NULL || e->choice == NULL) {
         pgl_encoder_close(e);
@@ -105,34 +104,31 @@ void pgl_encoder_close(pgl_encoder *encoder) {
     free(encoder);
 }
 
-/* Runs the 256 steps over stream[]. With shared, only states whose first 16 - k bits (those from before the tile) are
- * *shared may start and only states that end in them may finish. Writes the path; returns its cost. */
+/* Runs the 256 steps over stream[]. With shared, the 16 - k bits before the stream are *shared and so are its last.
+ * Writes the path; returns its cost. */
 static float search(pgl_encoder *e, const float stream[STEPS], const uint32_t *shared,
                     uint16_t states[STEPS]) {
-    uint32_t k = e->k, n = STATES >> k, branches = 1u << k;
+    uint32_t n = STATES >> e->k, last = 0;
     float *from = e->cost[0], *to = e->cost[1];
-    for (uint32_t s = 0; s < STATES; s++) {
-        float d = stream[0] - e->codebook[s];
-        from[s] = shared == NULL || s >> k == *shared ? d * d : INFINITY;
-    }
-    for (uint32_t t = 1; t < STEPS; t++) {
-        e->step(k, stream[t], e->codebook, from, to, e->choice + (size_t)t * n);
+    for (uint32_t v = 0; v < n; v++)
+        from[v] = shared == NULL || v == *shared ? 0.0F : INFINITY;
+    for (uint32_t t = 0; t < STEPS; t++) {
+        e->step(e->k, stream[t], e->codebook, from, to, e->choice + (size_t)t * n);
         float *swap = from;
         from = to;
         to = swap;
     }
-    uint32_t last = shared == NULL ? 0 : *shared;
-    uint32_t stride = shared == NULL ? 1 : n, count = shared == NULL ? STATES : branches;
-    for (uint32_t i = 0, s = last; i < count; i++, s += stride)
-        if (from[s] < from[last])
-            last = s;
+    if (shared != NULL)
+        last = *shared;
+    else
+        for (uint32_t v = 1; v < n; v++)
+            if (from[v] < from[last])
+                last = v;
     float cost = from[last];
-    for (uint32_t t = STEPS - 1;; t--) {
-        states[t] = (uint16_t)last;
-        if (t == 0)
-            break;
-        uint32_t q = last >> k;
-        last = (uint32_t)e->choice[(size_t)t * n + q] * n + q;
+    for (uint32_t t = STEPS; t-- > 0;) {
+        uint32_t s = e->choice[(size_t)t * n + last] * n + last;
+        states[t] = (uint16_t)s;
+        last = s >> e->k;
     }
     return cost;
 }

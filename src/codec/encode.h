@@ -4,7 +4,7 @@
  * the stream of least squared error is a shortest path over 65,536 states and 256 steps whose first and last state
  * agree in 16 - k bits (tail-biting). The exact answer needs one search for each of the 2^(16 - k) values of the shared
  * bits; this one takes the shared bits from an unconstrained search over the tile turned by half, where they stand in
- * the middle, and then searches once with them fixed. pgl_encode_rounds more turns may be asked for; the best is kept.
+ * the middle, and then searches once with them fixed. More turns may be asked for; the best is kept.
  *
  * Ties go to the smaller predecessor, every sum is one f32 operation in a stated order, and the vector code gives the
  * same streams as the scalar code. An encoder is owned by one thread at a time. */
@@ -17,7 +17,7 @@
 
 typedef struct pgl_encoder pgl_encoder;
 
-/* Work space for streams of k bits a weight, k in 1..8: about 0.8 MB + 256 * 2^(16 - k) bytes. rounds >= 1: how many
+/* Work space for streams of k bits a weight, k in 1..8: 256 KiB and 264 * 2^(16 - k) bytes. rounds >= 1: how many
  * turns are tried (1: turned by 128). isa: "scalar", "avx2", "avx512", or NULL for the best the machine has. */
 pgl_status pgl_encoder_open(uint32_t k, uint32_t rounds, const char *isa, pgl_encoder **out, pgl_error *err);
 void pgl_encoder_close(pgl_encoder *encoder); /* NULL is allowed */

@@ -4,10 +4,13 @@
 
 #include <stdint.h>
 
-/* For every state s of the new step, with q = s >> k and n = 2^(16 - k):
- *     h = the least h < 2^k for which from[h * n + q] is smallest;  choice[q] = h
- *     to[s] = from[h * n + q] + (target - codebook[s])^2            subtraction, multiplication, addition: no fma
- * All arrays are aligned to 64 bytes. */
+/* n = 2^(16 - k). from[v] is the least cost of the steps so far over all states whose low 16 - k bits are v: a state s
+ * follows those with v = s >> k. For every q < n, over the states s = h * n + q, h < 2^k:
+ *     cost_s = from[s >> k] + (target - codebook[s])^2                subtraction, multiplication, addition: no fma
+ *     choice[q] = the least h whose cost is smallest;  to[q] = that cost
+ * from and to hold PGL_ENCODE_PAD numbers more than n, which are never looked at but may be read. Aligned to 64 bytes. */
+#define PGL_ENCODE_PAD 16u
+
 typedef void pgl_encode_step(uint32_t k, float target, const float *codebook, const float *from, float *to,
                              uint8_t *choice);
 
