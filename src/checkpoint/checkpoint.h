@@ -24,6 +24,11 @@ pgl_status pgl_checkpoint_open(const char *directory, const pgl_checkpoint_optio
                                pgl_checkpoint **out, pgl_error *err);
 void pgl_checkpoint_close(pgl_checkpoint *checkpoint); /* NULL is allowed */
 
+/* Reads every number that is stored as a float (scales, rin, rout, norms, 16-bit matrices) and refuses, with PGL_E_FORMAT,
+ * the first that is infinite or NaN, by file, tensor and element. Not part of open, which reads headers only: the program
+ * calls it once before it computes. Of the published 12.3 GB it reads about 0.5 GB. */
+pgl_status pgl_checkpoint_check_values(const pgl_checkpoint *checkpoint, pgl_error *err);
+
 const pgl_config *pgl_checkpoint_config(const pgl_checkpoint *checkpoint);
 const pgl_weights *pgl_checkpoint_weights(const pgl_checkpoint *checkpoint);
 const char *pgl_checkpoint_directory(const pgl_checkpoint *checkpoint);
