@@ -29,9 +29,10 @@ static pgl_status read_open_file(int fd, const char *path, size_t max_bytes, pgl
     size_t start = out->size;
     size_t room = (size_t)st.st_size;
     for (;;) {
-        if (!pgl_buf_reserve(out, room + 1))
+        size_t want = room < 4096 ? 4096 : room + 1; /* files of the kernel have no size */
+        if (!pgl_buf_reserve(out, want))
             return pgl_fail(err, PGL_E_MEMORY, "%s: out of memory while reading it", path);
-        ssize_t n = read(fd, out->data + out->size, room + 1);
+        ssize_t n = read(fd, out->data + out->size, want);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)

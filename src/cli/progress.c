@@ -1,6 +1,7 @@
 /* The progress bar: drawn at most ten times a second, and never for work that is over within the first second. */
 #include "cli/progress.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,24 +17,49 @@ void pgl_progress_init(pgl_progress *progress, const char *what) {
         .what = what, .terminal = isatty(STDERR_FILENO) == 1, .begin_ns = now, .next_ns = now + SECOND_NS};
 }
 
-void pgl_progress_bytes(pgl_progress *progress, uint64_t done, uint64_t total) {
-    const uint64_t now = pgl_now_ns();
+/* Whether it is time to draw; says so at most once for each line. */
+static bool due(pgl_progress *progress, uint64_t now, uint64_t total) {
     if (now < progress->next_ns || total == 0) {
-        return;
+        return false;
     }
     progress->next_ns = now + (progress->terminal ? SECOND_NS / 10 : (uint64_t)10 * SECOND_NS);
     progress->shown = true;
-    const double part = (double)done / (double)total;
-    const double rate = (double)done * 1e9 / (double)(now - progress->begin_ns);
-    const double left = rate > 0 ? (double)(total - done) / rate : 0;
+    return true;
+}
+
+/* amounts is the text behind the bar. */
+static void draw(const pgl_progress *progress, double part, double left, const char *amounts) {
     char bar[WIDTH + 1];
     for (int i = 0; i < WIDTH; i++) {
         bar[i] = i < (int)(part * WIDTH) ? '#' : '.';
     }
     bar[WIDTH] = '\0';
-    (void)fprintf(stderr, "%s%s [%s] %3.0f%%  %.2f of %.2f GB, %.2f GB/s, %.0f s left%s",
-                  progress->terminal ? "\r" : "", progress->what, bar, part * 100, (double)done / 1e9,
-                  (double)total / 1e9, rate / 1e9, left, progress->terminal ? "\033[K" : "\n");
+    (void)fprintf(stderr, "%s%s [%s] %3.0f%%  %s, %.0f s left%s", progress->terminal ? "\r" : "",
+                  progress->what, bar, part * 100, amounts, left, progress->terminal ? "\033[K" : "\n");
+}
+
+void pgl_progress_bytes(pgl_progress *progress, uint64_t done, uint64_t total) {
+    const uint64_t now = pgl_now_ns();
+    if (!due(progress, now, total)) {
+        return;
+    }
+    const double rate = (double)done * 1e9 / (double)(now - progress->begin_ns);
+    char amounts[80];
+    (void)snprintf(amounts, sizeof amounts, "%.2f of %.2f GB, %.2f GB/s", (double)done / 1e9,
+                   (double)total / 1e9, rate / 1e9);
+    draw(progress, (double)done / (double)total, rate > 0 ? (double)(total - done) / rate : 0, amounts);
+}
+
+void pgl_progress_count(pgl_progress *progress, uint64_t done, uint64_t total, const char *unit) {
+    const uint64_t now = pgl_now_ns();
+    if (!due(progress, now, total)) {
+        return;
+    }
+    const double rate = (double)done * 1e9 / (double)(now - progress->begin_ns);
+    char amounts[80];
+    (void)snprintf(amounts, sizeof amounts, "%" PRIu64 " of %" PRIu64 " %s, %.3g a second", done, total, unit,
+                   rate);
+    draw(progress, (double)done / (double)total, rate > 0 ? (double)(total - done) / rate : 0, amounts);
 }
 
 void pgl_progress_fini(pgl_progress *progress) {

@@ -17,6 +17,8 @@ typedef struct pgl_progress {
 void pgl_progress_init(pgl_progress *progress, const char *what);
 /* Draws when it is time to; done and total are bytes. */
 void pgl_progress_bytes(pgl_progress *progress, uint64_t done, uint64_t total);
+/* The same for things that are counted, "tokens". */
+void pgl_progress_count(pgl_progress *progress, uint64_t done, uint64_t total, const char *unit);
 /* Takes the bar off the terminal. */
 void pgl_progress_fini(pgl_progress *progress);
 

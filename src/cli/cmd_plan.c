@@ -1,0 +1,144 @@
+/* pergola plan: the memory that a context and slots take, before anything is loaded. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/pool.h"
+#include "checkpoint/checkpoint.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "model/plan.h"
+
+typedef struct plan_options {
+    const char *model;
+    uint32_t context, slots, snapshots, threads;
+    uint64_t memory;
+    bool json;
+} plan_options;
+
+/* Bytes of the tensors that the model uses. */
+static uint64_t used_bytes(const pgl_checkpoint *checkpoint) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < pgl_checkpoint_n_tensors(checkpoint); i++) {
+        pgl_tensor_info tensor = pgl_checkpoint_tensor(checkpoint, i);
+        bytes += tensor.used ? tensor.bytes : 0; /* within the files' size: no overflow */
+    }
+    return bytes;
+}
+
+static bool put_json(const plan_options *o, const char *directory, const pgl_memory_plan *plan,
+                     pgl_buf *out) {
+    const pgl_plan_request *r = &plan->settled;
+    bool ok = pgl_buf_puts(out, "{\"model\":") && pgl_json_put_string(out, directory, strlen(directory)) &&
+              pgl_buf_printf(out,
+                             ",\"context\":%" PRIu32 ",\"slots\":%" PRIu32 ",\"snapshots\":%" PRIu32
+                             ",\"page_tokens\":%" PRIu32 ",\"pages\":%" PRIu32 ",\"step_tokens\":%" PRIu32
+                             ",\"threads\":%" PRIu32 ",\"token_bytes\":%" PRIu64 ",\"lines\":[",
+                             r->context_tokens, r->n_slots, r->n_snapshots, r->page_tokens, plan->n_pages,
+                             r->step_tokens, r->n_threads, plan->token_bytes);
+    for (uint32_t i = 0; i < plan->n_lines && ok; i++) {
+        const pgl_plan_line *line = &plan->lines[i];
+        ok = pgl_buf_puts(out, i == 0 ? "{\"name\":" : ",{\"name\":") &&
+             pgl_json_put_string(out, line->name, strlen(line->name)) &&
+             pgl_buf_printf(out, ",\"bytes\":%" PRIu64 ",\"detail\":", line->bytes) &&
+             pgl_json_put_string(out, line->detail, strlen(line->detail)) && pgl_buf_putc(out, '}');
+    }
+    ok = ok && pgl_buf_printf(out,
+                              "],\"total_bytes\":%" PRIu64 ",\"memory_bytes\":%" PRIu64
+                              ",\"memory_is_given\":%s,\"fits\":%s,\"advice\":",
+                              plan->total_bytes, plan->budget_bytes, o->memory > 0 ? "true" : "false",
+                              plan->fits ? "true" : "false");
+    return ok && pgl_json_put_string(out, plan->advice, strlen(plan->advice)) && pgl_buf_puts(out, "}\n");
+}
+
+static bool put_text(const char *directory, const pgl_memory_plan *plan, pgl_buf *out) {
+    const pgl_plan_request *r = &plan->settled;
+    return pgl_buf_printf(out, "%s: %" PRIu32 " slot%s of %" PRIu32 " tokens\n\n", directory, r->n_slots,
+                          r->n_slots == 1 ? "" : "s", r->context_tokens) &&
+           pgl_plan_text(plan, out);
+}
+
+static pgl_status make_plan(const plan_options *o, const pgl_checkpoint *checkpoint, pgl_memory_plan *plan,
+                            pgl_error *err) {
+    pgl_model model;
+    pgl_memory_info memory = {.available_bytes = o->memory};
+    pgl_status status =
+        pgl_model_init(&model, pgl_checkpoint_config(checkpoint), pgl_checkpoint_weights(checkpoint), err);
+    if (status == PGL_OK && o->memory == 0)
+        status = pgl_memory_read("", &memory, err);
+    if (status != PGL_OK)
+        return status;
+    pgl_plan_request request = {.context_tokens = o->context,
+                                .n_slots = o->slots,
+                                .n_snapshots = o->snapshots,
+                                .n_threads = o->threads > 0 ? o->threads : pgl_cpu_count(),
+                                .weights_bytes = used_bytes(checkpoint),
+                                .budget_bytes = memory.available_bytes};
+    if (o->context == 0) {
+        uint32_t context;
+        status = pgl_plan_largest_context(&model, &request, &context, err);
+        if (status != PGL_OK)
+            return status;
+        request.context_tokens = context > 0 ? context : 1; /* nothing fits: the table says so */
+    }
+    return pgl_plan_memory(&model, &request, plan, err);
+}
+
+static int run(const plan_options *o) {
+    char directory[4096];
+    pgl_error err;
+    pgl_checkpoint *checkpoint = NULL;
+    pgl_memory_plan plan;
+    pgl_buf out = PGL_BUF_INIT;
+    int code = PGL_EXIT_OK;
+    pgl_status status = pgl_find_model(o->model, directory, sizeof directory, &err);
+    if (status == PGL_OK)
+        status = pgl_checkpoint_open(directory, NULL, &checkpoint, &err);
+    if (status == PGL_OK)
+        status = make_plan(o, checkpoint, &plan, &err);
+    if (status == PGL_OK &&
+        !(o->json ? put_json(o, directory, &plan, &out) : put_text(directory, &plan, &out)))
+        status = pgl_fail(&err, PGL_E_MEMORY, "out of memory");
+    if (status == PGL_OK) {
+        (void)fputs(pgl_buf_text(&out), stdout);
+        code = plan.fits ? PGL_EXIT_OK : PGL_EXIT_FAILURE;
+    } else {
+        code = pgl_cli_fail("plan", &err);
+    }
+    pgl_buf_fini(&out);
+    pgl_checkpoint_close(checkpoint);
+    return code;
+}
+
+int pgl_cmd_plan(int argc, char **argv) {
+    plan_options o = {.slots = 1, .snapshots = 8};
+    pgl_option options[] = {
+        PGL_OPTION_ROW_MODEL(&o.model),
+        PGL_OPTION_ROW_CONTEXT(&o.context),
+        PGL_OPTION_ROW_SLOTS(&o.slots),
+        {.name = "snapshots",
+         .kind = PGL_OPTION_U32,
+         .target = &o.snapshots,
+         .value = "N",
+         .max = 1 << 20,
+         .help = "recurrent states kept for the prefix cache"},
+        PGL_OPTION_ROW_MEMORY(&o.memory),
+        PGL_OPTION_ROW_THREADS(&o.threads),
+        PGL_OPTION_ROW_JSON(&o.json),
+    };
+    pgl_command command = {
+        .name = "plan",
+        .summary = "Shows what a context and a number of slots take in memory, and whether it fits.",
+        .description =
+            "Nothing is loaded: only the headers of the checkpoint's files are read. Exit code 1 when it "
+            "does not fit.",
+        .options = options,
+        .n_options = PGL_COUNT(options),
+    };
+    int code;
+    if (!pgl_options_parse(&command, argc, argv, &code))
+        return code;
+    return run(&o);
+}
