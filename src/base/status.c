@@ -52,7 +52,7 @@ static void make_utf8(char *text) {
     }
 }
 
-pgl_status pgl_fail(pgl_error *err, pgl_status status, const char *format, ...) {
+pgl_status(pgl_fail)(pgl_error *err, pgl_status status, const char *format, ...) {
     if (err == NULL)
         return status;
     err->status = status;
