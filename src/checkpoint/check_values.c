@@ -44,12 +44,39 @@ static uint64_t first_bad(const void *data, pgl_dtype dtype, uint64_t n) {
     return n;
 }
 
-pgl_status pgl_checkpoint_check_values(const pgl_checkpoint *checkpoint, pgl_error *err) {
+#define READ_AHEAD ((uint64_t)32 << 20)
+
+static bool is_float(const pgl_tensor_info *t) {
+    return t->used && (t->dtype == PGL_F16 || t->dtype == PGL_BF16 || t->dtype == PGL_F32);
+}
+
+/* Starts reading tensors from *next on, until the disk has READ_AHEAD bytes more to do than were checked. */
+static void read_ahead(const pgl_checkpoint *checkpoint, size_t *next, uint64_t *asked, uint64_t done) {
+    while (*next < pgl_checkpoint_n_tensors(checkpoint) && *asked < done + READ_AHEAD) {
+        pgl_tensor_info t = pgl_checkpoint_tensor(checkpoint, (*next)++);
+        if (!is_float(&t) || t.bytes == 0)
+            continue;
+        (void)pgl_checkpoint_advise(checkpoint, t.data, t.bytes, PGL_MAPPED_SOON, NULL); /* a hint */
+        *asked += t.bytes;
+    }
+}
+
+pgl_status pgl_checkpoint_check_values(const pgl_checkpoint *checkpoint, pgl_checkpoint_progress progress,
+                                       void *context, pgl_error *err) {
     size_t n_tensors = pgl_checkpoint_n_tensors(checkpoint);
+    uint64_t total = 0;
     for (size_t i = 0; i < n_tensors; i++) {
         pgl_tensor_info t = pgl_checkpoint_tensor(checkpoint, i);
-        if (!t.used || (t.dtype != PGL_F16 && t.dtype != PGL_BF16 && t.dtype != PGL_F32))
+        total += is_float(&t) ? t.bytes : 0;
+    }
+    uint64_t done = 0;
+    uint64_t asked = 0;
+    size_t next = 0;
+    for (size_t i = 0; i < n_tensors; i++) {
+        pgl_tensor_info t = pgl_checkpoint_tensor(checkpoint, i);
+        if (!is_float(&t))
             continue;
+        read_ahead(checkpoint, &next, &asked, done);
         uint64_t n = t.bytes / pgl_dtype_size(t.dtype);
         uint64_t bad = first_bad(t.data, t.dtype, n);
         if (bad < n)
@@ -57,6 +84,9 @@ pgl_status pgl_checkpoint_check_values(const pgl_checkpoint *checkpoint, pgl_err
                             "%s: %.200s: expected finite numbers, found %g at element %" PRIu64
                             " of %" PRIu64,
                             t.file, t.name, (double)pgl_read_f32(t.data, t.dtype, bad), bad, n);
+        done += t.bytes;
+        if (progress != NULL && !progress(context, done, total))
+            return pgl_fail(err, PGL_E_CANCELLED, "stopped while checking the checkpoint's numbers");
     }
     return PGL_OK;
 }

@@ -143,3 +143,20 @@ uint64_t pgl_checkpoint_file_bytes(const pgl_checkpoint *checkpoint) {
         bytes += checkpoint->set.shards[i].map.size;
     return bytes;
 }
+
+pgl_status pgl_checkpoint_advise(const pgl_checkpoint *checkpoint, const void *data, uint64_t bytes,
+                                 pgl_mapped_use use, pgl_error *err) {
+    uintptr_t at = (uintptr_t)data;
+    for (size_t i = 0; i < checkpoint->set.n_shards; i++) {
+        const pgl_shard *shard = &checkpoint->set.shards[i];
+        uintptr_t start = (uintptr_t)shard->map.data;
+        if (at < start || at - start >= shard->map.size || bytes > shard->map.size - (at - start))
+            continue;
+        pgl_status status = pgl_mapped_advise(&shard->map, at - start, (size_t)bytes, use, err);
+        if (status != PGL_OK)
+            pgl_error_prefix(err, "%s", shard->file);
+        return status;
+    }
+    return pgl_fail(err, PGL_E_INVALID, "%llu bytes that are not the checkpoint's",
+                    (unsigned long long)bytes);
+}

@@ -46,7 +46,7 @@ static void both_kinds_open_strictly(void **state) {
         for (size_t i = 0; i < pgl_checkpoint_n_tensors(c); i++)
             assert_true(pgl_checkpoint_tensor(c, i).used);
         assert_int_equal(pgl_checkpoint_n_tensors(c), b->n_tensors);
-        assert_int_equal(pgl_checkpoint_check_values(c, NULL), PGL_OK);
+        assert_int_equal(pgl_checkpoint_check_values(c, NULL, NULL, NULL), PGL_OK);
         const pgl_weights *w = pgl_checkpoint_weights(c);
         assert_true(w->draft.present);
         assert_int_equal(w->draft.borrows_experts, !dense);
@@ -287,7 +287,7 @@ static void not_finite(cb *b, cb_tensor *t) {
     cb_write(b);
     pgl_checkpoint *c = open_written(b, NULL);
     pgl_error err = {.text = ""};
-    assert_int_equal(pgl_checkpoint_check_values(c, &err), PGL_E_FORMAT);
+    assert_int_equal(pgl_checkpoint_check_values(c, NULL, NULL, &err), PGL_E_FORMAT);
     pgl_checkpoint_close(c);
     assert_non_null(strstr(err.text, t->name));
     assert_non_null(strstr(err.text, CB_FILES[t->file]));
