@@ -25,7 +25,8 @@
  * Threads. One engine thread calls submit, wait and the read-only calls; mask_ready may be called by any
  * thread. Errors. submit checks the whole plan (bounds of every index, budgets, lengths) before anything is
  * changed and refuses with PGL_E_INVALID naming the row or operation; a refused plan has no effect. Faults of
- * the device end the step with PGL_E_DEVICE from wait; after that only close may be called. */
+ * the device end the step with PGL_E_DEVICE from wait; after that only close may be called, and wait for what was
+ * submitted before, which gives PGL_E_DEVICE as well and the plan back. */
 #ifndef PGL_BACKEND_BACKEND_H
 #define PGL_BACKEND_BACKEND_H
 

@@ -52,9 +52,8 @@ uint32_t pgl_cache_available(const pgl_cache *cache);
 typedef struct pgl_cache_hit {
     uint32_t n_tokens; /* 0: nothing */
     uint32_t snapshot; /* of n_tokens; PGL_NO_SNAPSHOT */
-    uint32_t
-        n_pages; /* that the tokens lie in; the last is only partly of use unless n_tokens is a multiple */
-    uint32_t n_unused; /* of them held by the tree alone: using them takes them from those available */
+    uint32_t n_pages;  /* that the tokens lie in; of the last perhaps only a part */
+    uint32_t n_unused; /* of the full ones, held by the tree alone: to use them is to take them */
     pgl_miss miss;
     uint32_t miss_at;
 } pgl_cache_hit;
@@ -71,8 +70,8 @@ void pgl_cache_use(pgl_cache *cache, const pgl_cache_hit *hit, uint32_t *pages);
  * number of the request. An owner whose unasked snapshots make up a quarter of all gives its own oldest. */
 uint32_t pgl_cache_take_snapshot(pgl_cache *cache, uint64_t owner, bool unasked);
 
-/* The save is complete: snapshot holds the state behind tokens [n], which lie in pages; the caller still holds
- * these. */
+/* Later plans find the save complete: snapshot holds the state behind tokens [n], which lie in pages; the caller
+ * still holds these. */
 void pgl_cache_keep(pgl_cache *cache, uint32_t snapshot, const int32_t *tokens, uint32_t n,
                     const uint32_t *pages);
 

@@ -97,9 +97,10 @@ pgl_cache_hit pgl_cache_find(const pgl_cache *cache, const int32_t *tokens, uint
     hit.snapshot = p.snapshot;
     if (p.snapshot != NONE) {
         uint32_t page = cache->snapshots[p.snapshot].node;
-        for (; page != root_of(cache); page = cache->nodes[page].parent) {
+        bool partial = p.length % cache->options.page_tokens != 0;
+        for (; page != root_of(cache); page = cache->nodes[page].parent, partial = false) {
             hit.n_pages++;
-            hit.n_unused += cache->nodes[page].n_holders == 0;
+            hit.n_unused += !partial && cache->nodes[page].n_holders == 0;
         }
     }
     tombstone dropped;

@@ -3,9 +3,9 @@
  *
  * Threads. Everything here may be called from any thread unless it says otherwise; a request's reading calls
  * (pgl_request_next, pgl_request_wait) from one thread at a time. The engine thread never waits for a client,
- * for a lock that a client holds longer than a few copies, or for a file. notify is called on the engine
- * thread (or, for pgl_request_cancel of a waiting request, not at all before the engine gets to it) and must
- * not block and not call back into the engine.
+ * for a lock that a client holds longer than a few copies, or for a file. notify is called on the engine thread;
+ * it must not block, must not call back
+ * into the engine or the request, and must not take a lock under which somebody calls these.
  *
  * Memory. Everything a request can need is set aside when it is submitted, on the caller's thread, and counted
  * against request_bytes; only blocks of top log-probabilities are allocated as they fill.
@@ -139,8 +139,10 @@ typedef struct pgl_event {
     float logprob; /* with logprobs */
     const pgl_token_logprob *top;
     uint32_t n_top;
-    const float *prompt_logprobs;        /* PROMPT: [n_prompt]; 0 for the first */
-    const pgl_token_logprob *prompt_top; /* PROMPT: [n_prompt][n_top]; the first row is not set */
+    const float *prompt_logprobs; /* PROMPT: [n_prompt]; 0 for the first */
+    const pgl_token_logprob
+        *prompt_top; /* PROMPT: [n_prompt][n_top]; the first row is not set. n_top may be more
+                                            than asked for */
     pgl_finish finish;
     int32_t stop_id; /* FINISH with STOP */
     pgl_usage usage; /* FINISH */
@@ -181,8 +183,8 @@ pgl_progress pgl_request_progress(pgl_request *request);
 /* Why it ended with PGL_FINISH_ERROR or CANCELLED; PGL_OK before. */
 pgl_status pgl_request_error(pgl_request *request, pgl_error *err);
 
-/* Cancels what still runs and gives the handle up; notify is not called any more when this returns. NULL is
- * allowed. */
+/* Cancels what still runs and gives the handle up; notify is not called any more when this returns. Before or after
+ * pgl_engine_close. NULL is allowed. */
 void pgl_request_release(pgl_request *request);
 
 /* ---- the engine ---- */
@@ -213,7 +215,7 @@ pgl_status pgl_engine_open(const pgl_engine_options *options, pgl_engine **out, 
  * for them. True when none had to be cancelled. */
 bool pgl_engine_drain(pgl_engine *engine, uint64_t wait_ns);
 
-/* Drains without waiting and stops the threads. Requests may be released before or after. NULL is allowed. */
+/* Drains without waiting and stops the threads. NULL is allowed. */
 void pgl_engine_close(pgl_engine *engine);
 
 pgl_engine_stats pgl_engine_get_stats(pgl_engine *engine);

@@ -151,8 +151,8 @@ static uint32_t least(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }
 
-size_t pgl_sched_plan(pgl_sched *sched, const pgl_sched_machine *machine, uint32_t chunk, uint64_t now_ns,
-                      pgl_sched_row *rows) {
+size_t pgl_sched_plan(pgl_sched *sched, const pgl_sched_machine *machine, pgl_sched_chunk chunk,
+                      uint64_t now_ns, pgl_sched_row *rows) {
     const pgl_sched_limits *limits = &sched->limits;
     sched->step++;
     sort_running(sched);
@@ -165,8 +165,7 @@ size_t pgl_sched_plan(pgl_sched *sched, const pgl_sched_machine *machine, uint32
     uint32_t n = pick(sched, answers);
     for (uint32_t i = 0; i < n && n_rows < limits->max_rows && left > 0; i++, left--)
         rows[n_rows++] = (pgl_sched_row){sched->picked[i], 1};
-    if (n_rows > 0)
-        left = least(left, chunk);
+    left = least(left, n_rows > 0 ? chunk.beside : chunk.alone);
 
     n = pick(sched, reads);
     for (uint32_t i = 0; i < n && n_rows < limits->max_rows && left > 0; i++) {

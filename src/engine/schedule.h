@@ -7,8 +7,9 @@
  *     all its known tokens, reserve_tokens of growth, and a page of growth for everyone who runs.
  *   - A step gives one token to every answering sequence. When a page is missing for that, the last in the order of
  *     (priority, arrival) is parked; it waits again, with its old arrival.
- *   - What is left of the step goes to prompts in equal shares: at most chunk tokens beside answers. So the longest
- *     gap of an answer is one chunk, and a short prompt does not wait for a long one.
+ *   - What is left of the step goes to prompts in equal shares: at most `beside` tokens beside answers, `alone`
+ *     where there are none. So the longest gap of an answer is one chunk, and a short prompt does not wait for a
+ *     long one.
  *
  * Owned by one thread. */
 #ifndef PGL_ENGINE_SCHEDULE_H
@@ -56,6 +57,11 @@ typedef struct pgl_sched_limits {
     uint64_t age_ns;
 } pgl_sched_limits;
 
+/* Most tokens of prompts in a step. */
+typedef struct pgl_sched_chunk {
+    uint32_t beside, alone;
+} pgl_sched_chunk;
+
 typedef struct pgl_sched_row {
     pgl_sched_seq *seq;
     uint32_t n_tokens;
@@ -78,7 +84,7 @@ void pgl_sched_remove(pgl_sched *sched,
 
 /* Plans a step: parks and admits through the machine and writes the rows [max_rows], at most one for a sequence;
  * returns how many. The caller moves n_given (and n_known, when a token is sampled) on. */
-size_t pgl_sched_plan(pgl_sched *sched, const pgl_sched_machine *machine, uint32_t chunk, uint64_t now_ns,
-                      pgl_sched_row *rows);
+size_t pgl_sched_plan(pgl_sched *sched, const pgl_sched_machine *machine, pgl_sched_chunk chunk,
+                      uint64_t now_ns, pgl_sched_row *rows);
 
 #endif

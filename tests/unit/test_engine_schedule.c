@@ -159,7 +159,7 @@ static void leave(sim *s, sim_seq *q) {
 /* One step; checks its shape and moves the sequences on. */
 static void step(sim *s) {
     pgl_sched_row rows[MAX_LIVE];
-    size_t n = pgl_sched_plan(&s->sched, &s->machine, CHUNK, s->now_ns, rows);
+    size_t n = pgl_sched_plan(&s->sched, &s->machine, (pgl_sched_chunk){CHUNK, STEP_TOKENS}, s->now_ns, rows);
     assert_true(n <= s->max_rows);
     assert_true(s->sched.n_running == 0 || n > 0); /* somebody always gets on */
     uint32_t answers = 0, prompt = 0, running_answers = 0;
