@@ -57,8 +57,8 @@ void pgl_engine_end(pgl_engine *engine, pgl_request *r, pgl_finish finish, int32
     pgl_request_publish_finish(r, finish, stop_id, error);
 }
 
-/* Ended requests that nothing refers to any more leave the engine. True: their slots and pages are free now. */
-static bool reap(pgl_engine *engine) {
+/* Ended requests that nothing refers to any more leave the engine; how many. */
+static uint32_t reap(pgl_engine *engine) {
     uint32_t n_ended = 0;
     for (uint32_t i = 0; i < engine->n_live;) {
         pgl_request *r = engine->live[i];
@@ -71,13 +71,7 @@ static bool reap(pgl_engine *engine) {
         pgl_request_drop(r);
         n_ended++;
     }
-    if (n_ended == 0)
-        return false;
-    (void)pthread_mutex_lock(&engine->lock);
-    engine->n_held -= n_ended;
-    (void)pthread_cond_broadcast(&engine->idle);
-    (void)pthread_mutex_unlock(&engine->lock);
-    return true;
+    return n_ended;
 }
 
 static void cancel(pgl_engine *engine, pgl_request *r, bool stopping) {
@@ -149,7 +143,8 @@ static bool take_messages(pgl_engine *engine, bool may_sleep) {
     return go_on;
 }
 
-static void show_figures(pgl_engine *engine) {
+/* What others see of the engine after a step, n_dropped requests fewer among it. */
+static void show_figures(pgl_engine *engine, uint32_t n_dropped) {
     pgl_engine_stats *s = &engine->stats;
     pgl_cache_stats cache = pgl_cache_get_stats(engine->cache);
     s->n_running = engine->sched.n_running;
@@ -186,6 +181,9 @@ static void show_figures(pgl_engine *engine) {
             .miss_at = r->usage.miss_at,
         };
     }
+    engine->n_held -= n_dropped;
+    if (n_dropped > 0)
+        (void)pthread_cond_broadcast(&engine->idle);
     (void)pthread_mutex_unlock(&engine->lock);
 }
 
@@ -253,9 +251,9 @@ static void *engine_main(void *user) {
         bool landed = engine->n_flights == most || (!planned && engine->n_flights > 0);
         if (landed)
             land(engine);
-        bool freed = reap(engine);
-        show_figures(engine);
-        idle = !planned && !landed && !freed; /* else there may be something new to plan */
+        uint32_t n_dropped = reap(engine);
+        show_figures(engine, n_dropped);
+        idle = !planned && !landed && n_dropped == 0; /* else there may be something new to plan */
     }
     while (engine->n_flights > 0) /* the last saves */
         land(engine);
