@@ -17,3 +17,11 @@ foreach(name test_http_server)
     set_property(TEST ${name} APPEND PROPERTY LABELS threads)
   endif()
 endforeach()
+
+# Those that take more than ten seconds of one core: run with all others by `make test`, last.
+foreach(name test_quantize test_quantize_coding test_reference_synthetic)
+  if(TEST ${name})
+    set_property(TEST ${name} APPEND PROPERTY LABELS slow)
+    set_property(TEST ${name} PROPERTY COST 0)
+  endif()
+endforeach()
