@@ -93,7 +93,8 @@ pgl_status pgl_json_parse(const char *text, size_t size, const pgl_json_options 
         size_t flags = JSON_DECODE_ANY | (o->last_wins ? 0 : JSON_REJECT_DUPLICATES) |
                        (o->allow_nul ? JSON_ALLOW_NUL : 0);
         json_error_t e = {0};
-        *out = copy.size > 0 ? json_loadb(copy.data, copy.size, flags, &e) : json_loadb(text, size, flags, &e);
+        *out =
+            copy.size > 0 ? json_loadb(copy.data, copy.size, flags, &e) : json_loadb(text, size, flags, &e);
         if (*out == NULL) {
             enum json_error_code code = json_error_code(&e);
             status = code == json_error_out_of_memory

@@ -4,11 +4,9 @@
  * (workers) and on pending (caller); the counts of sleepers spare the system call when everyone is awake. */
 #include "base/pool.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -248,32 +246,4 @@ void pgl_pool_close(pgl_pool *pool) {
 
 uint32_t pgl_pool_n_threads(const pgl_pool *pool) {
     return pool->n_threads;
-}
-
-/* The mask of the process's main thread may have more than 1,024 CPUs; those past the set's size are left
- * out. */
-static bool allowed_cpus(cpu_set_t *set) {
-    CPU_ZERO(set);
-    return sched_getaffinity(0, sizeof *set, set) == 0 && CPU_COUNT(set) > 0;
-}
-
-uint32_t pgl_cpu_count(void) {
-    cpu_set_t set;
-    return allowed_cpus(&set) ? (uint32_t)CPU_COUNT(&set) : 1;
-}
-
-bool pgl_cpu_pin(uint32_t index) {
-    cpu_set_t set;
-    if (!allowed_cpus(&set))
-        return false;
-    uint32_t left = index % (uint32_t)CPU_COUNT(&set);
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &set) || left-- != 0)
-            continue;
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        CPU_SET(cpu, &one);
-        return pthread_setaffinity_np(pthread_self(), sizeof one, &one) == 0;
-    }
-    return false;
 }

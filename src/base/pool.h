@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/cpu.h"
 #include "base/status.h"
 
 #define PGL_POOL_MOST_THREADS 1024
@@ -44,12 +45,5 @@ void pgl_pool_run_dynamic(pgl_pool *pool, pgl_pool_fn fn, void *arg, uint32_t n_
 /* fn(arg, thread, n_threads), once on every thread. */
 typedef void (*pgl_pool_each_fn)(void *arg, uint32_t thread, uint32_t n_threads);
 void pgl_pool_each(pgl_pool *pool, pgl_pool_each_fn fn, void *arg);
-
-/* CPUs that this process may use, at least 1. */
-uint32_t pgl_cpu_count(void);
-
-/* Keeps the calling thread on the index-th (modulo the count) CPU that it may use now. False when the system
- * refuses. */
-bool pgl_cpu_pin(uint32_t index);
 
 #endif

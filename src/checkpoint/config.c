@@ -148,9 +148,10 @@ static void read_rope(pgl_fields *f, pgl_config *c) {
         static const char *const TYPES[] = {"rope_type", "type"};
         for (size_t k = 0; k < 2; k++) {
             const json_t *type = pgl_fields_get(&one, TYPES[k]);
-            /* "mrope" is how older files say: sections that coincide for text */
-            if (type != NULL && (!json_is_string(type) || (strcmp(json_string_value(type), "default") != 0 &&
-                                                           strcmp(json_string_value(type), "mrope") != 0)))
+            const char *name = json_is_string(type) ? json_string_value(type) : "";
+            /* older files write "mrope" where newer ones have sections beside "default"; they coincide for text */
+            bool older = k == 1 && strcmp(name, "mrope") == 0;
+            if (type != NULL && strcmp(name, "default") != 0 && !older)
                 pgl_fields_fail(&one, PGL_E_UNSUPPORTED, TYPES[k], "\"default\"", type);
         }
         f->status = one.status;
@@ -350,8 +351,7 @@ static void read_root(pgl_fields *top, pgl_config *c) {
         text.object = nested;
         text.prefix = "text_config.";
     }
-    if (json_object_get(top->object, "quantization") != NULL ||
-        json_object_get(text.object, "quantization") != NULL) {
+    if (pgl_fields_get(top, "quantization") != NULL || pgl_fields_get(&text, "quantization") != NULL) {
         top->status =
             pgl_fail(top->err, PGL_E_UNSUPPORTED,
                      "%s: quantization: expected no such block, found one: this checkpoint was converted for "

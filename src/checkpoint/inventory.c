@@ -403,6 +403,27 @@ static void skip_draft(builder *b, const char *why) {
                                         b->set->listing, n, why);
 }
 
+/* Layers of the draft head beyond the one that can be used. */
+static void skip_further_layers(builder *b) {
+    static const char LAYERS[] = "mtp.layers.";
+    size_t n = 0;
+    for (size_t i = 0; i < b->set->n_tensors; i++) {
+        pgl_tensor *t = &b->set->tensors[i];
+        const char *number = t->key + sizeof LAYERS - 1;
+        if (t->role != PGL_TENSOR_NEW || strncmp(t->key, LAYERS, sizeof LAYERS - 1) != 0 || *number < '1' ||
+            *number > '9')
+            continue;
+        t->role = PGL_TENSOR_SKIPPED;
+        n++;
+    }
+    if (n > 0 && b->status == PGL_OK)
+        b->status =
+            pgl_tensor_set_odd(b->set, b->err,
+                               "%s: mtp.layers: expected one layer of the draft head, found %zu tensors of "
+                               "further ones; skipped",
+                               b->set->listing, n);
+}
+
 static void draft(builder *b, bool want_draft, pgl_weights *w) {
     const pgl_config *c = b->c;
     pgl_draft_weights *d = &w->draft;
@@ -425,6 +446,7 @@ static void draft(builder *b, bool want_draft, pgl_weights *w) {
                                             b->set->listing);
         return;
     }
+    skip_further_layers(b);
     d->fc = part(b, "mtp.", "fc", c->hidden_size, 2 * c->hidden_size);
     d->pre_fc_norm_embedding = vector(b, "mtp.pre_fc_norm_embedding.weight", "", true, c->hidden_size);
     d->pre_fc_norm_hidden = vector(b, "mtp.pre_fc_norm_hidden.weight", "", true, c->hidden_size);

@@ -143,6 +143,18 @@ static pgl_status open_indexed(pgl_tensor_set *set, const char *directory, const
     return status;
 }
 
+/* A single file beside an index that does not name it: left over from something else, and not read. */
+static pgl_status note_left_over(pgl_tensor_set *set, const char *single_path, const char *single_file,
+                                 const char *index_file, pgl_error *err) {
+    if (!pgl_fs_is_file(single_path))
+        return PGL_OK;
+    for (size_t i = 0; i < set->n_shards; i++)
+        if (strcmp(set->shards[i].file, single_file) == 0)
+            return PGL_OK;
+    return pgl_tensor_set_odd(set, err, "%s: expected to be named in %s, found no entry; not read",
+                              single_file, index_file);
+}
+
 /* The weights of one folder ("" or "mtp/"). *found is false, with PGL_OK, when it has none. */
 static pgl_status open_folder(pgl_tensor_set *set, const char *directory, const char *folder, bool *found,
                               pgl_error *err) {
@@ -161,6 +173,8 @@ static pgl_status open_folder(pgl_tensor_set *set, const char *directory, const 
         if (folder[0] == 0)
             set->listing = index_file;
         status = open_indexed(set, directory, folder, index_file, &text, err);
+        if (status == PGL_OK)
+            status = note_left_over(set, single_path, single_file, index_file, err);
     } else if (status == PGL_E_NOT_FOUND) {
         if (folder[0] == 0)
             set->listing = single_file;

@@ -159,6 +159,7 @@ static const setting REFUSED[] = {
     {"text", "rope_scaling", "{\"type\":\"linear\"}", "rope_scaling.type: expected \"default\"",
      "\"linear\""},
     {"rope", "rope_type", "\"yarn\"", "rope_parameters.rope_type: expected \"default\"", "\"yarn\""},
+    {"rope", "rope_type", "\"mrope\"", "rope_parameters.rope_type: expected \"default\"", "\"mrope\""},
     {"rope", "rope_type", "5", "rope_parameters.rope_type: expected \"default\"", "5"},
     {"rope", "rope_theta", "null", "rope_theta: expected a number", "none"},
     {"rope", "rope_theta", "\"x\"", "rope_parameters.rope_theta: expected a number", "\"x\""},

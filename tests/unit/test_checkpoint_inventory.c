@@ -348,7 +348,7 @@ static void tensors_of_nobody_are_refused(void **state) {
         "model.language_model.layers.0.linear_attn.in_proj_z.bias",
         "model.language_model.layers.1.mlp.experts.gate_up_proj.bias",
         "model.language_model.layers.1.mlp.gate_proj.weight",
-        "mtp.layers.1.input_layernorm.weight",
+        "mtp.layers.x.input_layernorm.weight",
         "mtp.embed_tokens.weight",
         "model.language_model.layers.01.input_layernorm.weight",
         "something",

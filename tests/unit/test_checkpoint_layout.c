@@ -223,6 +223,17 @@ static void the_draft_head_is_optional(void **state) {
     cb_free(b);
 }
 
+static void further_layers_of_the_draft_head_are_skipped(void **state) {
+    (void)state;
+    cb *b = cb_new(false);
+    cb_add(b, "F16", CB_DIMS(128), "mtp.layers.1.input_layernorm.weight");
+    cb_add(b, "F16", CB_DIMS(128), "mtp.layers.12.mlp.experts.down_proj.escha_rout");
+    assert_draft(b, NULL, true,
+                 "mtp.layers: expected one layer of the draft head, found 2 tensors of further ones");
+    REFUSED_STRICT(b, "expected one layer of the draft head, found 2 tensors");
+    cb_free(b);
+}
+
 static void the_draft_head_may_bring_its_own_experts(void **state) {
     (void)state;
     cb *b = cb_new(false);
@@ -333,6 +344,18 @@ static void the_index_is_checked_both_ways(void **state) {
     cb_free(b);
 }
 
+static void a_single_file_beside_an_index_is_not_read(void **state) {
+    (void)state;
+    cb *b = cb_new(false);
+    cb_write_file(b, "model.safetensors", "old", 3);
+    pgl_checkpoint *c = open_with(b, NULL);
+    assert_string_equal(pgl_checkpoint_notes(c), "model.safetensors: expected to be named in "
+                                                 "model.safetensors.index.json, found no entry; not read\n");
+    pgl_checkpoint_close(c);
+    REFUSED_STRICT(b, "model.safetensors: expected to be named in model.safetensors.index.json");
+    cb_free(b);
+}
+
 static void a_broken_index_is_refused(void **state) {
     (void)state;
     static const char *const TEXTS[] = {"", "{", "[]",
@@ -420,9 +443,11 @@ int main(void) {
         cmocka_unit_test(attention_bias_is_needed_when_the_config_says_so),
         cmocka_unit_test(the_head_may_be_the_embedding),
         cmocka_unit_test(the_draft_head_is_optional),
+        cmocka_unit_test(further_layers_of_the_draft_head_are_skipped),
         cmocka_unit_test(the_draft_head_may_bring_its_own_experts),
         cmocka_unit_test(the_vision_tower_is_skipped_and_said_so),
         cmocka_unit_test(the_index_is_checked_both_ways),
+        cmocka_unit_test(a_single_file_beside_an_index_is_not_read),
         cmocka_unit_test(a_broken_index_is_refused),
         cmocka_unit_test(a_tensor_in_two_shards_is_refused),
         cmocka_unit_test(layer_meta_is_a_cross_check),
