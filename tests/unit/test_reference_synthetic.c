@@ -155,8 +155,9 @@ static void check_model(const char *name, const synthetic_options *options) {
     const float *first = contract.hidden + (size_t)N * c->hidden_size;
     distance twin = compare(first, rounded.first, N, c->hidden_size);
     distance away = compare(first, plain.first, N, c->hidden_size);
-    print_message("%-24s exact %.1e, draft %.1e, %d flips; contract %.1e; layer 0: %.1e (best %.1e), unrounded %.1e\n",
-                  name, d.worst, draft, exact_flips, all.median, twin.median, twin.best, away.median);
+    print_message(
+        "%-24s exact %.1e, draft %.1e, %d flips; contract %.1e; layer 0: %.1e (best %.1e), unrounded %.1e\n",
+        name, d.worst, draft, exact_flips, all.median, twin.median, twin.best, away.median);
     assert_true(d.worst < 1e-4 && draft < 1e-4);
     assert_int_equal(exact_flips, 0);
     assert_true(all.median > 1e-5 && all.median < 5e-2);
