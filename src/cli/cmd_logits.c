@@ -14,8 +14,9 @@
 #include "cli/progress.h"
 #include "model/reference.h"
 
-/* Logits held at once. */
+/* Logits held at once, and tokens between two looks at progress and Ctrl-C. */
 #define PIECE_BYTES ((size_t)8 << 20)
+#define PIECE_TOKENS ((size_t)64)
 
 typedef struct logits_options {
     const char *model, *ids, *out, *backend;
@@ -44,26 +45,28 @@ static void on_signal(int number) {
     interrupted = 1;
 }
 
-/* Tensors logits.0 [n, vocab], logits.1, ... */
-static pgl_status create_file(job *j, pgl_error *err) {
-    size_t n = j->lists.n;
-    uint64_t vocab = j->model.config->vocab_size;
-    pgl_safetensors_spec *specs = pgl_new(n, sizeof *specs);
-    char(*names)[32] = pgl_new(n, sizeof *names);
-    pgl_status status = PGL_OK;
-    if (specs == NULL || names == NULL)
-        status = pgl_fail(err, PGL_E_MEMORY, "no memory for the names of %zu tensors", n);
-    uint64_t total_bytes = 0;
-    for (size_t i = 0; i < n && status == PGL_OK; i++) {
+/* Tensors logits.0 [n, vocab], logits.1, ... names and specs have room for every list. */
+static pgl_status create_file(job *j, pgl_safetensors_spec *specs, char (*names)[32], pgl_error *err) {
+    uint64_t vocab = j->model.config->vocab_size, total_bytes = 0;
+    for (size_t i = 0; i < j->lists.n; i++) {
         (void)snprintf(names[i], sizeof names[i], "logits.%zu", i);
         specs[i] = (pgl_safetensors_spec){names[i], PGL_F32, 2, {j->lists.lists[i].n, vocab}};
         uint64_t bytes;
         if (!pgl_safetensors_spec_bytes(&specs[i], &bytes) || !pgl_add_u64(total_bytes, bytes, &total_bytes))
-            status =
-                pgl_fail(err, PGL_E_TOO_LARGE, "logits of %zu lists: more bytes than a file can have", n);
+            return pgl_fail(err, PGL_E_TOO_LARGE, "logits of %zu lists: more bytes than a file can have",
+                            j->lists.n);
     }
-    if (status == PGL_OK)
-        status = pgl_safetensors_create(j->options->out, specs, n, &j->writer, err);
+    return pgl_safetensors_create(j->options->out, specs, j->lists.n, &j->writer, err);
+}
+
+static pgl_status start_file(job *j, pgl_error *err) {
+    pgl_safetensors_spec *specs = pgl_new(j->lists.n, sizeof *specs);
+    char(*names)[32] = pgl_new(j->lists.n, sizeof *names);
+    pgl_status status = PGL_E_MEMORY;
+    if (specs != NULL && names != NULL)
+        status = create_file(j, specs, names, err);
+    else
+        (void)pgl_fail(err, PGL_E_MEMORY, "no memory for the names of %zu tensors", j->lists.n);
     free(specs);
     free(names);
     return status;
@@ -102,12 +105,13 @@ static pgl_status reference_list(job *j, size_t number, pgl_error *err) {
 static pgl_status compute(job *j, pgl_error *err) {
     size_t row = (size_t)j->model.config->vocab_size * sizeof *j->logits;
     j->piece_tokens = PIECE_BYTES / row > 0 ? PIECE_BYTES / row : 1;
+    j->piece_tokens = j->piece_tokens < PIECE_TOKENS ? j->piece_tokens : PIECE_TOKENS;
     j->logits = pgl_new_aligned(j->piece_tokens * j->model.config->vocab_size, sizeof *j->logits);
     if (j->logits == NULL)
         return pgl_fail(err, PGL_E_MEMORY, "no memory for logits of %zu tokens", j->piece_tokens);
     for (size_t i = 0; i < j->lists.n; i++)
         j->total_tokens += j->lists.lists[i].n;
-    pgl_status status = create_file(j, err);
+    pgl_status status = start_file(j, err);
     for (size_t i = 0; i < j->lists.n && status == PGL_OK; i++)
         status = reference_list(j, i, err);
     if (status == PGL_OK) {

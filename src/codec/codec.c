@@ -38,7 +38,7 @@ pgl_f16 pgl_codebook(uint16_t state) {
 
 void pgl_tile_states(const void *code, uint32_t k, uint16_t state[256]) {
     const unsigned char *bytes = code;
-    uint32_t words[64];
+    uint32_t words[64] = {0};
     uint32_t n_words = 8 * k;
     for (uint32_t i = 0; i < n_words; i++)
         words[i] = load_u32(bytes + (size_t)4 * i);

@@ -169,10 +169,10 @@ pgl_status pgl_reference_reserve(pgl_reference *seq, bool draft, uint64_t n, pgl
 
 pgl_status pgl_reference_fork(const pgl_reference *seq, pgl_reference **out, pgl_error *err) {
     const pgl_model *m = seq->model;
-    pgl_reference *copy;
+    pgl_reference *copy = NULL;
     pgl_status status = pgl_reference_open(m, seq->exact, &copy, err);
     *out = NULL;
-    if (status != PGL_OK)
+    if (copy == NULL)
         return status;
     status = pgl_reference_reserve(copy, false, seq->n_tokens, err);
     if (status == PGL_OK && m->weights->draft.present)

@@ -52,7 +52,7 @@ static pgl_reference *open_sequence(bool exact) {
 }
 
 static prompt run_prompt(pgl_reference *seq, int p) {
-    char name[16];
+    char name[32];
     snprintf(name, sizeof name, "p%d.ids", p);
     size_t bytes;
     prompt r = {.ids = golden_tensor(&expected, name, "I32", &bytes)};
@@ -156,7 +156,7 @@ static double margin_of(const float *logits) {
 /* The 32 greedy tokens behind a prompt whose last logits are given: fed all at once, each must be what the logits
  * before it choose. */
 static double check_greedy(pgl_reference *seq, int p, const float *last) {
-    char name[8];
+    char name[32];
     snprintf(name, sizeof name, "p%d", p);
     json_t *tokens = json_object_get(json_object_get(greedy, name), "greedy");
     json_t *margins = json_object_get(json_object_get(greedy, name), "margin");
