@@ -58,7 +58,7 @@ static void noise_bound_is_never_below_the_noise(void **state) {
             assert_true(pgl_noise_bound(word) >= pgl_noise_of_word(word));
         }
     for (int i = 0; i < 300000; i++) {
-        uint32_t word = random_u32() | (uint32_t) - (int32_t)(1u << random_u32() % 32);
+        uint32_t word = random_u32() | ~((1u << random_u32() % 32) - 1);
         assert_true(pgl_noise_bound(word) >= pgl_noise_of_word(word));
     }
     assert_true(pgl_noise_of_word(UINT32_MAX) < 22.9F);
