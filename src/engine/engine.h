@@ -80,7 +80,8 @@ typedef struct pgl_request_params {
     pgl_mask_provider mask; /* next NULL: no constraint */
 
     /* Counts of prompt tokens, rising, each < n_prompt: places where later prompts are likely to part from
-     * this one (end of the system prompt and tools, end of the last user turn). Snapshots are taken there. */
+     * this one (end of the system prompt and tools, end of the last user turn). Snapshots are taken at the first
+     * and the last three; the others are left out, because each costs a row that ends there. */
     const uint32_t *snapshot_at;
     uint32_t n_snapshot_at;
 

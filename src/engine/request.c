@@ -43,6 +43,18 @@ static void *copy(layout *l, const void *from, size_t n, size_t size) {
     return at;
 }
 
+enum { LAST_HINTS = 3 };
+
+/* The first place and the last few. */
+static const uint32_t *copy_hints(layout *l, const pgl_request_params *p, uint32_t *n) {
+    bool all = p->n_snapshot_at <= LAST_HINTS + 1;
+    *n = all ? p->n_snapshot_at : LAST_HINTS + 1;
+    uint32_t *hints = part(l, *n, sizeof *hints);
+    for (uint32_t i = 0; hints != NULL && i < *n; i++)
+        hints[i] = p->snapshot_at[all || i == 0 ? i : p->n_snapshot_at - *n + i];
+    return hints;
+}
+
 static void lay_out(layout *l, pgl_request *r, const pgl_request_params *p, const pgl_backend_caps *caps) {
     size_t n_final = (size_t)p->n_prompt + r->max_tokens;
     bool counts = pgl_sample_wants_history(&p->sampling);
@@ -60,7 +72,7 @@ static void lay_out(layout *l, pgl_request *r, const pgl_request_params *p, cons
     r->mask = p->mask.next != NULL ? part(l, (caps->n_vocab + 31) / 32, sizeof *r->mask) : NULL;
     r->params.stop_ids = copy(l, p->stop_ids, p->n_stop_ids, sizeof *p->stop_ids);
     r->params.sampling.bias = copy(l, p->sampling.bias, p->sampling.n_bias, sizeof *p->sampling.bias);
-    r->params.snapshot_at = copy(l, p->snapshot_at, p->n_snapshot_at, sizeof *p->snapshot_at);
+    r->params.snapshot_at = copy_hints(l, p, &r->params.n_snapshot_at);
     r->params.forced = copy(l, p->forced, p->n_forced, sizeof *p->forced);
 }
 

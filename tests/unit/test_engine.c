@@ -282,6 +282,32 @@ static void a_hint_is_where_another_prompt_parts(void **state) {
     world_close(&w);
 }
 
+static void of_many_hints_the_first_and_the_last_three_count(void **state) {
+    (void)state;
+    engine_world w;
+    world_open(&w, (world_options){.n_snapshots = 64, .cache = true});
+    int32_t prompt[400], other[400];
+    world_prompt(30, prompt, 400);
+    uint32_t hints[30];
+    for (uint32_t i = 0; i < 30; i++)
+        hints[i] = 13 * (i + 1);
+    pgl_request_params p = world_params(prompt, 400, 2);
+    p.snapshot_at = hints;
+    p.n_snapshot_at = 30;
+    world_run(&w, &p, &a);
+    static const uint32_t part_at[] = {20, 200, 370, 380, 395}, found[] = {13, 13, 364, 377, 390};
+    for (size_t i = 0; i < 5; i++) {
+        memcpy(other, prompt, sizeof other);
+        other[part_at[i]] ^= 1;
+        pgl_request_params q = world_params(other, 400, 2);
+        q.snapshot_at = hints;
+        q.n_snapshot_at = 1; /* leaves nothing behind that the others would find */
+        world_run(&w, &q, &a);
+        assert_int_equal(a.usage.n_cached, found[i]);
+    }
+    world_close(&w);
+}
+
 /* ---- ends that are not the answer's own ---- */
 
 static void a_cancel_takes_effect_within_a_step(void **state) {
@@ -787,6 +813,7 @@ int main(void) {
         cmocka_unit_test(neighbours_chunks_and_cache_change_no_answer),
         cmocka_unit_test(a_conversation_rereads_only_what_is_new),
         cmocka_unit_test(a_hint_is_where_another_prompt_parts),
+        cmocka_unit_test(of_many_hints_the_first_and_the_last_three_count),
         cmocka_unit_test(a_cancel_takes_effect_within_a_step),
         cmocka_unit_test(a_waiting_request_can_be_cancelled),
         cmocka_unit_test(non_finite_logits_end_one_request_and_leave_nothing_behind),
