@@ -42,26 +42,46 @@ void pgl_size_text(uint64_t bytes, char out[16]) {
     (void)snprintf(out, 16, unit == 0 || value >= 999.5 ? "%.0f %s" : "%.1f %s", value, units[unit]);
 }
 
-/* Activations of one token of a step, f32: every row that the forward pass (model/reference.h) holds at once. */
-static uint64_t row_bytes(const pgl_model *m) {
-    const pgl_config *c = m->config;
-    uint64_t inter = c->shared_intermediate_size > c->intermediate_size ? c->shared_intermediate_size
-                                                                        : c->intermediate_size;
-    uint64_t mixer = (uint64_t)m->conv_width + 2ull * m->value_width + 2ull * c->n_value_heads;
-    uint64_t attention = 3ull * m->q_width + 2ull * m->kv_width;
-    uint64_t experts =
-        c->n_experts + (uint64_t)m->n_used * (c->hidden_size + 3ull * c->moe_intermediate_size + 2);
-    uint64_t numbers = 6ull * c->hidden_size + (mixer > attention ? mixer : attention) + experts + 2 * inter;
-    return 4 * numbers; /* widths are below 2^31 and few: no overflow */
+static uint64_t larger(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
 }
 
-/* Activations of a step, the logits of every slot and a score for every position of the context per thread. */
+/* Activations of one token of a step: every row that the CPU backend holds at once. Widths are below 2^31 and few: no
+ * overflow. */
+static uint64_t row_bytes(const pgl_model *m, bool draft) {
+    const pgl_config *c = m->config;
+    uint64_t hidden = c->hidden_size, used = m->n_used, expert = c->moe_intermediate_size;
+    uint64_t inner = larger(c->shared_intermediate_size, c->intermediate_size);
+    uint64_t widest = larger(larger(larger(hidden, m->value_width), m->q_width), inner);
+    widest = draft ? larger(widest, 2 * hidden) : widest;
+    uint64_t mixer = larger(m->conv_width, 2ull * m->q_width) + m->value_width +
+                     larger(m->value_width, m->q_width) + 2ull * c->n_value_heads + 2ull * m->kv_width +
+                     c->rotary_dim;
+    uint64_t experts = c->n_experts + used * (2 * hidden + 3 * expert + 4);
+    return 4 * ((draft ? 7 : 5) * hidden + 2 * widest + mixer + experts + 2 * inner);
+}
+
+/* Beside them: logits of 16 positions; and for each thread scores of a few queries for every position, a sampler, and
+ * the state of one head. */
 static bool work_bytes(const pgl_model *m, const pgl_plan_request *r, uint64_t *out) {
-    uint64_t rows, logits, scores;
-    return mul_add(row_bytes(m), r->step_tokens, 0, &rows) &&
-           mul_add(4ull * m->config->vocab_size, r->n_slots, rows, &logits) &&
-           mul_add(4ull * r->context_tokens, r->n_threads, logits, &scores) &&
-           mul_add(THREAD_BYTES, r->n_threads, scores, out);
+    const pgl_config *c = m->config;
+    uint64_t head = 4ull * c->key_dim * c->value_dim + 4ull * c->conv_kernel * m->conv_width;
+    uint64_t thread = THREAD_BYTES + 16ull * r->context_tokens + 20ull * c->vocab_size + head;
+    uint64_t rows, threads;
+    return mul_add(row_bytes(m, r->draft_tokens > 0), r->step_tokens, 64ull * c->vocab_size, &rows) &&
+           mul_add(thread, r->n_threads, rows, &threads) &&
+           mul_add(4ull * m->conv_width * c->conv_kernel, m->n_delta_layers, threads, out);
+}
+
+/* Of one slot: the state, what drafts leave pending, and its records (page table, counts for penalties). */
+static bool slot_bytes(const pgl_model *m, const pgl_plan_request *r, uint64_t *out) {
+    uint64_t inputs = m->conv_width + 2ull * m->config->n_value_heads;
+    uint64_t ids =
+        2ull * r->context_tokens < m->config->vocab_size ? 2ull * r->context_tokens : m->config->vocab_size;
+    uint64_t pending, records = 12 * ids + 4ull * (r->context_tokens / r->page_tokens + 1);
+    return mul_add(4 * inputs, m->n_delta_layers, m->hidden_bytes, &pending) &&
+           mul_add(pending, (uint64_t)r->draft_tokens + 1, records, &pending) &&
+           pgl_add_u64(m->slot_bytes, pending, out);
 }
 
 static pgl_status settle(const pgl_model *model, const pgl_plan_request *request, pgl_plan_request *r,
@@ -93,11 +113,11 @@ static pgl_status tabulate(const pgl_model *model, const pgl_plan_request *reque
     if (status != PGL_OK)
         return status;
     *plan = (pgl_memory_plan){.settled = r, .budget_bytes = r.budget_bytes};
-    plan->token_bytes = model->kv_token_bytes + (r.no_draft ? 0 : model->draft_kv_token_bytes);
+    plan->token_bytes = model->kv_token_bytes + (r.draft_tokens > 0 ? model->draft_kv_token_bytes : 0);
 
     uint64_t slot_pages = ((uint64_t)r.context_tokens + r.page_tokens - 1) / r.page_tokens;
     uint64_t cache_pages = r.cache_tokens / r.page_tokens + (r.cache_tokens % r.page_tokens != 0);
-    uint64_t pages, page, kv, states, snapshots, work;
+    uint64_t pages, page, kv, slot, states, snapshots, work;
     if (!mul_add(slot_pages, r.n_slots, cache_pages, &pages) || pages > UINT32_MAX - 1)
         return pgl_fail(err, PGL_E_TOO_LARGE,
                         "%" PRIu32 " slots of %" PRIu32 " tokens: more pages of %" PRIu32
@@ -105,11 +125,11 @@ static pgl_status tabulate(const pgl_model *model, const pgl_plan_request *reque
                         r.n_slots, r.context_tokens, r.page_tokens);
     plan->n_pages = (uint32_t)pages;
     char token[16], state[16];
-    pgl_size_text(plan->token_bytes, token);
-    pgl_size_text(model->slot_bytes, state);
-    bool ok = pgl_mul_u64(plan->token_bytes, r.page_tokens, &page) && pgl_mul_u64(page, pages, &kv) &&
-              pgl_mul_u64(model->slot_bytes, r.n_slots, &states) &&
+    bool ok = slot_bytes(model, &r, &slot) && pgl_mul_u64(plan->token_bytes, r.page_tokens, &page) &&
+              pgl_mul_u64(page, pages, &kv) && pgl_mul_u64(slot, r.n_slots, &states) &&
               pgl_mul_u64(model->snapshot_bytes, r.n_snapshots, &snapshots) && work_bytes(model, &r, &work);
+    pgl_size_text(plan->token_bytes, token);
+    pgl_size_text(ok ? slot : 0, state);
     ok = ok && add_line(plan, "weights", r.weights_bytes, "used straight from the mapped files") &&
          add_line(plan, "keys and values", kv, "%" PRIu32 " pages of %" PRIu32 " tokens, %s a token",
                   plan->n_pages, r.page_tokens, token) &&

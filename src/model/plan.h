@@ -2,7 +2,7 @@
  * plan` prints it, and opening a model refuses by it, with the same table.
  *
  * The plan covers the mapped weights, the pages of keys and values, the recurrent state of the slots, snapshots, and
- * work space. Nothing here allocates (but for text in the caller's buffer); any thread. */
+ * the work space of the CPU backend. Nothing here allocates (but for text in the caller's buffer); any thread. */
 #ifndef PGL_MODEL_PLAN_H
 #define PGL_MODEL_PLAN_H
 
@@ -22,10 +22,11 @@ typedef struct pgl_plan_request {
     uint32_t page_tokens;    /* 0: PGL_PLAN_PAGE_TOKENS; a power of two */
     uint32_t step_tokens;    /* tokens computed together; 0: PGL_PLAN_STEP_TOKENS, or the context when less */
     uint32_t n_threads;      /* 0: 1 */
-    bool no_draft;           /* pages without the draft layer's keys and values */
-    uint64_t weights_bytes;  /* of the mapped files, or the part of them that is used */
-    uint64_t other_bytes;    /* tokenizer, queues: whatever the caller adds */
-    uint64_t budget_bytes;   /* 0: no limit */
+    uint32_t
+        draft_tokens; /* most tokens drafted at once; 0: pages without the draft layer's keys and values */
+    uint64_t weights_bytes; /* of the mapped files, or the part of them that is used */
+    uint64_t other_bytes;   /* tokenizer, queues: whatever the caller adds */
+    uint64_t budget_bytes;  /* 0: no limit */
 } pgl_plan_request;
 
 typedef struct pgl_plan_line {

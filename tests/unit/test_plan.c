@@ -84,8 +84,10 @@ static void lines_are_what_the_request_asks_for(void **state) {
     assert_int_equal(pgl_plan_memory(&model, &request, &plan, &err), PGL_OK);
     assert_int_equal(plan.n_pages, 3 * 65 + 2);
     assert_int_equal(line_bytes(&plan, "weights"), 12300000000);
-    assert_int_equal(line_bytes(&plan, "keys and values"), 197ull * 64 * 22 * 1024);
-    assert_int_equal(line_bytes(&plan, "recurrent state"), 3 * model.slot_bytes);
+    assert_int_equal(line_bytes(&plan, "keys and values"), 197ull * 64 * 20 * 1024);
+    uint64_t slots =
+        line_bytes(&plan, "recurrent state"); /* with what a step leaves pending, and page tables */
+    assert_true(slots >= 3 * model.slot_bytes && slots < 3 * model.slot_bytes + 3 * (3u << 20));
     assert_int_equal(line_bytes(&plan, "snapshots"), 5 * model.slot_bytes);
     assert_int_equal(line_bytes(&plan, "other"), 7);
     uint64_t sum = 0;
@@ -93,9 +95,9 @@ static void lines_are_what_the_request_asks_for(void **state) {
         sum += plan.lines[i].bytes;
     assert_int_equal(plan.total_bytes, sum);
     assert_true(plan.fits && plan.advice[0] == 0);
-    request.no_draft = true;
+    request.draft_tokens = 3;
     assert_int_equal(pgl_plan_memory(&model, &request, &plan, &err), PGL_OK);
-    assert_int_equal(line_bytes(&plan, "keys and values"), 197ull * 64 * 20 * 1024);
+    assert_int_equal(line_bytes(&plan, "keys and values"), 197ull * 64 * 22 * 1024);
     request = (pgl_plan_request){0};
     assert_int_equal(pgl_plan_memory(&model, &request, &plan, &err), PGL_OK);
     assert_int_equal(plan.settled.context_tokens, 262144);
@@ -141,7 +143,7 @@ static void a_plan_that_does_not_fit_says_what_to_lower(void **state) {
         const char *says;
     } rows[] = {
         {{.context_tokens = 262144, .n_slots = 4, .weights_bytes = 12300000000, .budget_bytes = 24000000000},
-         "or with 1 slot of 262144 tokens"},
+         "or with 2 slots of 262144 tokens"},
         {{.context_tokens = 262144, .n_slots = 1, .weights_bytes = 12300000000, .budget_bytes = 16000000000},
          "It fits with a context of "},
         {{.context_tokens = 64, .n_slots = 64, .weights_bytes = 12300000000, .budget_bytes = 14000000000},
