@@ -96,11 +96,12 @@ pgl_status pgl_json_parse(const char *text, size_t size, const pgl_json_options 
         *out =
             copy.size > 0 ? json_loadb(copy.data, copy.size, flags, &e) : json_loadb(text, size, flags, &e);
         if (*out == NULL) {
+            /* the scan has passed, so only what it does not look at can be wrong with the text */
             enum json_error_code code = json_error_code(&e);
-            status = code == json_error_out_of_memory
-                         ? pgl_fail(err, PGL_E_MEMORY, "%s: out of memory while reading it", name)
-                         : pgl_fail(err, PGL_E_INVALID, "%s: line %d, column %d: %s", name, e.line, e.column,
-                                    e.text);
+            bool wrong = code == json_error_duplicate_key || code == json_error_null_byte_in_key;
+            status = wrong ? pgl_fail(err, PGL_E_INVALID, "%s: line %d, column %d: %s", name, e.line,
+                                      e.column, e.text)
+                           : pgl_fail(err, PGL_E_MEMORY, "%s: out of memory while reading it", name);
         }
     }
     pgl_buf_fini(&copy);
