@@ -1,4 +1,8 @@
-# Every tests/unit/test_NAME.c is one program and one test.
+# Every tests/unit/test_NAME.c is one program and one test. Sanitizers make them several times slower.
+set(PGL_TEST_TIMEOUT 600)
+if(PGL_ASAN OR PGL_TSAN)
+  set(PGL_TEST_TIMEOUT 1800)
+endif()
 find_library(PGL_CMOCKA NAMES cmocka REQUIRED)
 file(GLOB PGL_UNIT_TESTS CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/test_*.c)
 foreach(source ${PGL_UNIT_TESTS})
@@ -8,7 +12,7 @@ foreach(source ${PGL_UNIT_TESTS})
   target_compile_definitions(${name} PRIVATE PGL_GOLDENS="${CMAKE_SOURCE_DIR}/tests/goldens")
   target_link_libraries(${name} PRIVATE pgl_cli ${PGL_CMOCKA})
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${PGL_TEST_TIMEOUT})
 endforeach()
 
 # Those with threads worth a run under ThreadSanitizer (scripts/test runs this label alone there).
