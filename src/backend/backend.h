@@ -146,7 +146,8 @@ enum {
 /* Filled by the backend; arrays are the caller's and hold what the row's wants need. */
 typedef struct pgl_row_result {
     pgl_row_end end;
-    bool non_finite;    /* some logits of this row were not finite (or a mask allowed none of the ids at a position
+    bool
+        non_finite; /* some logits of this row were not finite (or a mask allowed none of the ids at a position
                            that was reached): nothing sampled from them counts. A sampled row's slot goes inert. */
     uint32_t length;    /* of the slot after this row (pending tokens not counted) */
     uint32_t n_sampled; /* tokens[0 .. n_sampled); VERIFY: up to and including the first that differs from its
