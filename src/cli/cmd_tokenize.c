@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/fs.h"
 #include "base/json.h"
 #include "cli/commands.h"
 #include "cli/options.h"
@@ -47,7 +48,7 @@ static pgl_status put_text(const pgl_buf *text, pgl_error *err) {
 typedef struct job {
     const char *model;
     const char *chat_file;
-    bool plain, lines, skip_special;
+    bool plain, lines, skip_special, text, as_is;
     pgl_text_files files;
     pgl_error *err;
 } job;
@@ -96,11 +97,71 @@ static pgl_status tokenize_one(job *j, pgl_json_span input) {
     return status;
 }
 
+/* A list of messages, or the body of a chat request. */
+static void read_chat_request(pgl_json_span input, pgl_chat_request *request) {
+    pgl_json_span root = pgl_json_raw(input, NULL, 0);
+    request->thinking = -1;
+    request->messages = root;
+    if (root.text == NULL || root.text[0] != '{')
+        return;
+    request->messages = pgl_json_raw_member(root, "messages");
+    request->tools = pgl_json_raw_member(root, "tools");
+    request->kwargs = pgl_json_raw_member(root, "chat_template_kwargs");
+    pgl_json_span thinking = pgl_json_raw_member(root, "enable_thinking");
+    if (thinking.text != NULL && (thinking.text[0] == 't' || thinking.text[0] == 'f'))
+        request->thinking = thinking.text[0] == 't';
+}
+
+static pgl_status render_one(job *j, pgl_json_span input) {
+    static const pgl_json_options OPTIONS = {
+        .name = "chat", .last_wins = true, .allow_nul = true, .replace_surrogates = true};
+    if (j->files.chat == NULL)
+        return pgl_fail(j->err, PGL_E_NOT_FOUND, "the checkpoint has no chat template");
+    pgl_status status = pgl_json_check(input.text, input.size, &OPTIONS, j->err);
+    if (status != PGL_OK)
+        return status;
+    pgl_chat_request request = {.end = j->as_is ? PGL_CHAT_AS_IS : PGL_CHAT_ANSWER};
+    pgl_chat_prompt prompt;
+    read_chat_request(input, &request);
+    status = pgl_chat_render(j->files.chat, &request, &prompt, j->err);
+    if (status == PGL_OK && !j->text)
+        put_ids(&prompt.ids);
+    else if (status == PGL_OK && j->lines)
+        status = put_text(&prompt.text, j->err);
+    else if (status == PGL_OK)
+        (void)fwrite(pgl_buf_text(&prompt.text), 1, prompt.text.size, stdout);
+    pgl_chat_prompt_fini(&prompt);
+    return status;
+}
+
+static pgl_status render_file(job *j) {
+    pgl_buf text = PGL_BUF_INIT;
+    pgl_status status = pgl_fs_read(j->chat_file, PGL_CHAT_MAX_BYTES, &text, j->err);
+    if (status == PGL_OK)
+        status = render_one(j, (pgl_json_span){pgl_buf_text(&text), text.size});
+    pgl_buf_fini(&text);
+    return status;
+}
+
 int pgl_cmd_tokenize(int argc, char **argv) {
     pgl_error err;
     job j = {.err = &err};
     pgl_option options[] = {
         PGL_OPTION_ROW_MODEL(&j.model),
+        {.name = "chat",
+         .kind = PGL_OPTION_STRING,
+         .target = &j.chat_file,
+         .value = "FILE",
+         .help = "render the messages of FILE (a list, or the body of a chat request) instead;\n"
+                 "- takes standard input"},
+        {.name = "text",
+         .kind = PGL_OPTION_FLAG,
+         .target = &j.text,
+         .help = "with --chat: write the rendered text instead of its ids"},
+        {.name = "as-is",
+         .kind = PGL_OPTION_FLAG,
+         .target = &j.as_is,
+         .help = "with --chat: the messages alone, without the opening of an answer"},
         {.name = "plain",
          .kind = PGL_OPTION_FLAG,
          .target = &j.plain,
@@ -108,7 +169,8 @@ int pgl_cmd_tokenize(int argc, char **argv) {
         {.name = "lines",
          .kind = PGL_OPTION_FLAG,
          .target = &j.lines,
-         .help = "standard input has a JSON string on each line; one result a line"},
+         .help = "standard input has a JSON string (with --chat -: a request) on each line;\n"
+                 "one result a line"},
     };
     pgl_command command = {.name = "tokenize",
                            .summary =
@@ -119,8 +181,10 @@ int pgl_cmd_tokenize(int argc, char **argv) {
     if (!pgl_options_parse(&command, argc, argv, &code))
         return code;
     pgl_status status = open_model(&j);
-    if (status == PGL_OK)
-        status = each_input(&j, tokenize_one);
+    if (status == PGL_OK && j.chat_file != NULL && strcmp(j.chat_file, "-") != 0)
+        status = render_file(&j);
+    else if (status == PGL_OK)
+        status = each_input(&j, j.chat_file != NULL ? render_one : tokenize_one);
     pgl_text_files_close(&j.files);
     return status == PGL_OK ? PGL_EXIT_OK : pgl_cli_fail("tokenize", &err);
 }

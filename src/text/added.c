@@ -6,13 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/utf8.h"
-
-/* White_Space of Unicode, which Rust's \s is. */
-static bool is_space(uint32_t c) {
-    return (c >= 9 && c <= 13) || c == 32 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
-           c == 0x3000;
-}
+#include "text/space.h"
 
 static void token_fini(pgl_added_token *token) {
     free(token->text);
@@ -98,8 +92,8 @@ pgl_status pgl_added_finish(pgl_added *added, pgl_error *err) {
     for (size_t i = 0; i < added->count; i++) {
         uint32_t c = 0;
         strips = strips || added->tokens[i].rstrip;
-        blank = blank ||
-                (pgl_utf8_decode(added->tokens[i].match, added->tokens[i].match_size, &c) > 0 && is_space(c));
+        blank = blank || (pgl_utf8_decode(added->tokens[i].match, added->tokens[i].match_size, &c) > 0 &&
+                          pgl_is_white_space(c));
     }
     if (strips && blank)
         return pgl_fail(err, PGL_E_UNSUPPORTED,
@@ -128,7 +122,7 @@ static size_t strip_left(const char *text, size_t start, size_t floor) {
         while (p > floor && ((unsigned char)text[p] & 0xC0) == 0x80)
             p--;
         uint32_t c;
-        if (pgl_utf8_decode(text + p, start - p, &c) <= 0 || !is_space(c))
+        if (pgl_utf8_decode(text + p, start - p, &c) <= 0 || !pgl_is_white_space(c))
             break;
         start = p;
     }
@@ -138,7 +132,7 @@ static size_t strip_left(const char *text, size_t start, size_t floor) {
 static size_t strip_right(const char *text, size_t size, size_t end) {
     uint32_t c;
     int n;
-    while (end < size && (n = pgl_utf8_decode(text + end, size - end, &c)) > 0 && is_space(c))
+    while (end < size && (n = pgl_utf8_decode(text + end, size - end, &c)) > 0 && pgl_is_white_space(c))
         end += (size_t)n;
     return end;
 }
@@ -192,13 +186,14 @@ static bool begins_token(const pgl_added_index *index, const char *text, size_t 
     return false;
 }
 
-/* Whether text begins with a proper ending (two bytes or more) of a token, or lies wholly inside one. */
-static bool continues_token(const pgl_added_index *index, const char *text, size_t size) {
+/* Whether text begins with a proper ending (two bytes or more) of a token; inside: or lies wholly within one. */
+static bool continues_token(const pgl_added_index *index, const char *text, size_t size, bool inside) {
     for (size_t i = 0; i < index->count; i++) {
         const pgl_added_token *t = index->tokens[i];
         for (size_t skip = 1; skip + 1 < t->match_size; skip++) {
-            size_t n = t->match_size - skip < size ? t->match_size - skip : size;
-            if (n >= 2 && memcmp(t->match + skip, text, n) == 0)
+            size_t rest = t->match_size - skip;
+            size_t n = rest < size ? rest : size;
+            if (n >= 2 && (n == rest || inside) && memcmp(t->match + skip, text, n) == 0)
                 return true;
         }
     }
@@ -213,7 +208,8 @@ static size_t longest(const pgl_added_index *index) {
     return n;
 }
 
-bool pgl_added_break(const pgl_added *added, const char *text, size_t size, uint32_t breaker, pgl_buf *out) {
+bool pgl_added_break(const pgl_added *added, const char *text, size_t size, uint32_t breaker, bool inside,
+                     pgl_buf *out) {
     const pgl_added_index *const both[] = {&added->raw, &added->normalized};
     char mark[4];
     size_t mark_size = pgl_utf8_encode(breaker, mark);
@@ -224,8 +220,8 @@ bool pgl_added_break(const pgl_added *added, const char *text, size_t size, uint
     while (tail > head && is_blank(text[tail - 1]))
         tail--;
     size_t most = longest(both[0]) > longest(both[1]) ? longest(both[0]) : longest(both[1]);
-    bool continued = continues_token(both[0], text + head, tail - head) ||
-                     continues_token(both[1], text + head, tail - head);
+    bool continued = continues_token(both[0], text + head, tail - head, inside) ||
+                     continues_token(both[1], text + head, tail - head, inside);
     size_t plain = 0; /* start of what is not copied yet */
     for (size_t at = 0; at < size; at++) {
         bool cut = at == head && continued;

@@ -57,6 +57,7 @@ const pgl_added_token *pgl_added_match(const pgl_added_index *index, const char 
                                        size_t floor, size_t *start, size_t *end);
 
 /* See pgl_tokenizer_break. */
-bool pgl_added_break(const pgl_added *added, const char *text, size_t size, uint32_t breaker, pgl_buf *out);
+bool pgl_added_break(const pgl_added *added, const char *text, size_t size, uint32_t breaker, bool inside,
+                     pgl_buf *out);
 
 #endif

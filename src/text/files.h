@@ -3,10 +3,12 @@
 #define PGL_TEXT_FILES_H
 
 #include "base/status.h"
+#include "text/chat.h"
 #include "text/tokenizer.h"
 
 typedef struct pgl_text_files {
     pgl_tokenizer *tokenizer;
+    pgl_chat *chat; /* NULL when the checkpoint has no chat template */
 } pgl_text_files;
 
 /* Reads and opens what the directory has. tokenizer.json must be there. On failure nothing is left open. */

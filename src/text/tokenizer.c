@@ -252,7 +252,7 @@ size_t pgl_tokenizer_longest(const pgl_tokenizer *t) {
     return t->longest;
 }
 
-bool pgl_tokenizer_break(const pgl_tokenizer *t, const char *text, size_t size, uint32_t breaker,
+bool pgl_tokenizer_break(const pgl_tokenizer *t, const char *text, size_t size, uint32_t breaker, bool inside,
                          pgl_buf *out) {
-    return pgl_added_break(&t->added, text, size, breaker, out);
+    return pgl_added_break(&t->added, text, size, breaker, inside, out);
 }

@@ -87,10 +87,11 @@ int32_t pgl_tokenizer_added(const pgl_tokenizer *tokenizer, size_t i);
 /* The bytes of the longest token. */
 size_t pgl_tokenizer_longest(const pgl_tokenizer *tokenizer);
 
-/* Appends text to out with `breaker` (a code point that must not occur in text) put into every spelling of an added
- * token, and into every beginning or end of text that could become one together with what stands next to it. Removing
- * the breakers gives text again. False when memory is out. */
+/* Appends text to out with `breaker` (a code point that must not occur in text) put into every spelling of an
+ * added token, and into every beginning or end of text that could become one together with what stands next to
+ * it; inside: also into text that lies wholly within a spelling ("think"). Removing the breakers gives text
+ * again. False when memory is out. */
 bool pgl_tokenizer_break(const pgl_tokenizer *tokenizer, const char *text, size_t size, uint32_t breaker,
-                         pgl_buf *out);
+                         bool inside, pgl_buf *out);
 
 #endif

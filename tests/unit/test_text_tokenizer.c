@@ -81,7 +81,7 @@ static void breaking_misses_a_spelling(void **state) {
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         pgl_buf text = PGL_BUF_INIT, plain = PGL_BUF_INIT;
         assert_true(pgl_buf_puts(&text, CASES[i][0]));
-        assert_true(pgl_tokenizer_break(tiny, CASES[i][1], strlen(CASES[i][1]), 0xFDD0, &text));
+        assert_true(pgl_tokenizer_break(tiny, CASES[i][1], strlen(CASES[i][1]), 0xFDD0, true, &text));
         assert_true(pgl_buf_puts(&text, CASES[i][2]));
         for (int k = 0; k < 3; k++)
             assert_true(pgl_buf_puts(&plain, CASES[i][k]));
