@@ -1,0 +1,533 @@
+/* Kernels in the vocabulary of v16_*.h, part two: linears. Included once by each kernels_<isa>.c, after part one.
+ *
+ * dense: lanes run along the input, as dot16 has them. A few tokens: weights are widened in registers and used at
+ * once. More: a block of weight rows is widened once into the first-level cache and used for a run of tokens, whose
+ * lane accumulators wait in memory between blocks of inputs.
+ * coded: lanes run along the output channels. One row: a tile is decoded into registers and used at once. More: runs
+ * of tiles are decoded into the first-level cache and used for all rows. */
+#ifndef PGL_BACKEND_CPU_KERNELS_V16_LINEAR_H
+#define PGL_BACKEND_CPU_KERNELS_V16_LINEAR_H
+
+#include <string.h>
+
+#include "backend/cpu/kernels.h"
+
+/* ---- dense */
+
+/* How the numbers of a weight row are stored and widened. */
+typedef enum row_kind {
+    ROW_I8,      /* scale of at most 11 bits in a range where f16(w8 * scale) is normal */
+    ROW_I8_SLOW, /* any scale */
+    ROW_F16,
+    ROW_BF16,
+    ROW_F32,
+} row_kind;
+
+typedef struct weight_row {
+    const unsigned char *data;
+    float scale;
+} weight_row;
+
+V16_INLINE uint32_t row_element(row_kind kind) {
+    return kind == ROW_I8 || kind == ROW_I8_SLOW ? 1 : kind == ROW_F32 ? 4 : 2;
+}
+
+/* 16 weights from element i of the row on.
+ * ROW_I8: the product w8 * scale has at most 19 bits; 8193 times it, rounded once, less 8192 times it is the product
+ * rounded to 11 bits, ties to even. Both factors of scale are exact in f32. */
+V16_INLINE v16 weights_at(row_kind kind, const weight_row *row, size_t i) {
+    switch (kind) {
+    case ROW_I8: {
+        v16 w8 = v16_load_i8(row->data + i);
+        v16 rounded = v16_mul(w8, v16_set1(row->scale * 8193.0F));
+        return v16_fnma(w8, v16_set1(row->scale * 8192.0F), rounded);
+    }
+    case ROW_I8_SLOW:
+        return v16_round16(v16_mul(v16_load_i8(row->data + i), v16_set1(row->scale)));
+    case ROW_F16:
+        return v16_load_f16(row->data + 2 * i);
+    case ROW_BF16:
+        return v16_load_bf16(row->data + 2 * i);
+    case ROW_F32:
+        break;
+    }
+    float w[16];
+    memcpy(w, row->data + 4 * i, sizeof w);
+    return v16_load(w);
+}
+
+/* The last n < 16 of a row; nothing behind them is read. */
+V16_INLINE v16 weights_at_end(row_kind kind, const weight_row *row, size_t i, uint32_t n) {
+    unsigned char bytes[64] = {0};
+    uint32_t element = row_element(kind);
+    memcpy(bytes, row->data + i * element, (size_t)n * element);
+    weight_row end = {bytes, row->scale};
+    return weights_at(kind, &end, 0);
+}
+
+static row_kind kind_of(const pgl_linear *linear, uint32_t o, weight_row *row) {
+    row->scale = 0;
+    if (linear->kind != PGL_LINEAR_INT8) {
+        size_t bytes = (size_t)linear->in * pgl_dtype_size(linear->dtype);
+        row->data = (const unsigned char *)linear->data + o * bytes;
+        return linear->dtype == PGL_F16 ? ROW_F16 : linear->dtype == PGL_BF16 ? ROW_BF16 : ROW_F32;
+    }
+    row->data = (const unsigned char *)linear->data + (size_t)o * linear->in;
+    row->scale = pgl_read_f32(linear->scale, linear->scale_dtype, o);
+    uint32_t bits;
+    memcpy(&bits, &row->scale, sizeof bits);
+    float size = row->scale < 0 ? -row->scale : row->scale;
+    bool normal = size >= 0x1p-14F && size <= 256.0F;
+    return (bits & 0x1FFFu) == 0 && normal ? ROW_I8 : ROW_I8_SLOW;
+}
+
+V16_INLINE float add_bias(const pgl_linear *linear, uint32_t o, float y) {
+    return linear->bias.data != NULL ? y + pgl_read_f32(linear->bias.data, linear->bias.dtype, o) : y;
+}
+
+/* `rows` weight rows from o on, all of one kind, for `tokens` tokens from t on. */
+V16_INLINE void dense_few(const pgl_dense_job *job, row_kind kind, uint32_t o, uint32_t rows, uint32_t t,
+                          uint32_t tokens) {
+    weight_row row[DENSE_ROWS_1];
+    v16 acc[DENSE_ROWS_1][DENSE_TOKENS];
+    uint32_t in = job->linear->in;
+    const float *x = job->x + (size_t)t * in;
+    for (uint32_t m = 0; m < rows; m++) {
+        (void)kind_of(job->linear, o + m, &row[m]);
+        for (uint32_t r = 0; r < tokens; r++)
+            acc[m][r] = v16_zero();
+    }
+    uint32_t i = 0;
+    for (; i + 16 <= in; i += 16) {
+        for (uint32_t m = 0; m < rows; m++) {
+            v16 w = weights_at(kind, &row[m], i);
+            for (uint32_t r = 0; r < tokens; r++)
+                acc[m][r] = v16_fma(v16_load(x + (size_t)r * in + i), w, acc[m][r]);
+        }
+    }
+    if (i < in) {
+        for (uint32_t m = 0; m < rows; m++) {
+            v16 w = weights_at_end(kind, &row[m], i, in - i);
+            for (uint32_t r = 0; r < tokens; r++)
+                acc[m][r] = fma_some(v16_load_n(x + (size_t)r * in + i, in - i), w, acc[m][r], in - i);
+        }
+    }
+    for (uint32_t m = 0; m < rows; m++) {
+        for (uint32_t r = 0; r < tokens; r++)
+            job->y[(t + r) * job->y_stride + o + m] = add_bias(job->linear, o + m, v16_sum(acc[m][r]));
+    }
+}
+
+/* Rows of one kind from o on, at most `most`. */
+static uint32_t same_kind(const pgl_dense_job *job, uint32_t o, uint32_t most, row_kind *kind) {
+    weight_row row;
+    uint32_t end = job->first + job->count - o, n = 1;
+    *kind = kind_of(job->linear, o, &row);
+    while (n < most && n < end && kind_of(job->linear, o + n, &row) == *kind)
+        n++;
+    return n;
+}
+
+/* The block sizes must be constants for the accumulators to stay in registers. */
+#define DENSE_FEW(kind)                                                                                      \
+    case kind:                                                                                               \
+        if (tokens == 1 && rows == DENSE_ROWS_1)                                                             \
+            dense_few(job, kind, o, DENSE_ROWS_1, t, 1);                                                     \
+        else if (tokens == 2 && rows == DENSE_ROWS)                                                          \
+            dense_few(job, kind, o, DENSE_ROWS, t, 2);                                                       \
+        else if (tokens == DENSE_TOKENS && rows == DENSE_ROWS)                                               \
+            dense_few(job, kind, o, DENSE_ROWS, t, DENSE_TOKENS);                                            \
+        else                                                                                                 \
+            dense_few_any(job, kind, o, rows, t, tokens);                                                    \
+        break
+
+static void dense_few_any(const pgl_dense_job *job, row_kind kind, uint32_t o, uint32_t rows, uint32_t t,
+                          uint32_t tokens) {
+    for (uint32_t m = 0; m < rows; m++) {
+        for (uint32_t r = 0; r < tokens; r++)
+            dense_few(job, kind, o + m, 1, t + r, 1);
+    }
+}
+
+static void dense_in_registers(const pgl_dense_job *job) {
+    uint32_t end = job->first + job->count, tokens = job->n, t = 0;
+    uint32_t most = tokens == 1 ? DENSE_ROWS_1 : DENSE_ROWS, rows;
+    for (uint32_t o = job->first; o < end; o += rows) {
+        row_kind kind;
+        rows = same_kind(job, o, most, &kind);
+        switch (kind) {
+            DENSE_FEW(ROW_I8);
+            DENSE_FEW(ROW_I8_SLOW);
+            DENSE_FEW(ROW_F16);
+            DENSE_FEW(ROW_BF16);
+            DENSE_FEW(ROW_F32);
+        }
+    }
+}
+
+/* Weight rows, inputs and tokens of one block: 16 KiB of widened weights, 64 KiB of accumulators. */
+enum { PANEL_ROWS = 8, PANEL_IN = 512, PANEL_TOKENS = 128 };
+
+typedef struct panel {
+    _Alignas(64) float w[PANEL_ROWS][PANEL_IN];
+    _Alignas(64) float acc[PANEL_ROWS][PANEL_TOKENS][16];
+} panel;
+
+V16_INLINE void widen_row(row_kind kind, const weight_row *row, size_t first, uint32_t n, float *w) {
+    uint32_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        v16_store(w + i, weights_at(kind, row, first + i));
+    if (i < n)
+        v16_store(w + i, weights_at_end(kind, row, first + i, n - i));
+}
+
+static void widen(const pgl_linear *linear, uint32_t o, size_t first, uint32_t n, float *w) {
+    weight_row row;
+    switch (kind_of(linear, o, &row)) {
+    case ROW_I8:
+        widen_row(ROW_I8, &row, first, n, w);
+        break;
+    case ROW_I8_SLOW:
+        widen_row(ROW_I8_SLOW, &row, first, n, w);
+        break;
+    case ROW_F16:
+        widen_row(ROW_F16, &row, first, n, w);
+        break;
+    case ROW_BF16:
+        widen_row(ROW_BF16, &row, first, n, w);
+        break;
+    case ROW_F32:
+        widen_row(ROW_F32, &row, first, n, w);
+        break;
+    }
+}
+
+/* rows x tokens accumulators over n inputs. x: of the first token, at the first input. */
+V16_INLINE void panel_block(panel *p, uint32_t m0, uint32_t rows, uint32_t r0, uint32_t tokens,
+                            const float *x, size_t x_stride, uint32_t n) {
+    v16 acc[DENSE_ROWS][DENSE_TOKENS];
+    for (uint32_t m = 0; m < rows; m++) {
+        for (uint32_t r = 0; r < tokens; r++)
+            acc[m][r] = v16_load(p->acc[m0 + m][r0 + r]);
+    }
+    uint32_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        v16 w[DENSE_ROWS];
+        for (uint32_t m = 0; m < rows; m++)
+            w[m] = v16_load(&p->w[m0 + m][i]);
+        for (uint32_t r = 0; r < tokens; r++) {
+            v16 v = v16_load(x + r * x_stride + i);
+            for (uint32_t m = 0; m < rows; m++)
+                acc[m][r] = v16_fma(v, w[m], acc[m][r]);
+        }
+    }
+    if (i < n) {
+        for (uint32_t r = 0; r < tokens; r++) {
+            v16 v = v16_load_n(x + r * x_stride + i, n - i);
+            for (uint32_t m = 0; m < rows; m++)
+                acc[m][r] = fma_some(v, v16_load(&p->w[m0 + m][i]), acc[m][r], n - i);
+        }
+    }
+    for (uint32_t m = 0; m < rows; m++) {
+        for (uint32_t r = 0; r < tokens; r++)
+            v16_store(p->acc[m0 + m][r0 + r], acc[m][r]);
+    }
+}
+
+static void panel_blocks(panel *p, uint32_t rows, uint32_t tokens, const float *x, size_t x_stride,
+                         uint32_t n) {
+    for (uint32_t r = 0; r < tokens;) {
+        uint32_t some = tokens - r < DENSE_TOKENS ? 1 : DENSE_TOKENS, m = 0;
+        for (; m + DENSE_ROWS <= rows; m += DENSE_ROWS) {
+            if (some == DENSE_TOKENS)
+                panel_block(p, m, DENSE_ROWS, r, DENSE_TOKENS, x + r * x_stride, x_stride, n);
+            else
+                panel_block(p, m, DENSE_ROWS, r, 1, x + r * x_stride, x_stride, n);
+        }
+        for (; m < rows; m++) {
+            for (uint32_t s = 0; s < some; s++)
+                panel_block(p, m, 1, r + s, 1, x + (r + s) * x_stride, x_stride, n);
+        }
+        r += some;
+    }
+}
+
+static void dense_in_panels(const pgl_dense_job *job, uint32_t t, uint32_t tokens) {
+    const pgl_linear *linear = job->linear;
+    uint32_t end = job->first + job->count, in = linear->in;
+    panel p;
+    for (uint32_t o = job->first; o < end; o += PANEL_ROWS) {
+        uint32_t rows = end - o < PANEL_ROWS ? end - o : PANEL_ROWS;
+        for (uint32_t m = 0; m < rows; m++)
+            memset(p.acc[m], 0, tokens * sizeof p.acc[m][0]);
+        for (uint32_t first = 0; first < in; first += PANEL_IN) {
+            uint32_t n = in - first < PANEL_IN ? in - first : PANEL_IN;
+            for (uint32_t m = 0; m < rows; m++)
+                widen(linear, o + m, first, n, p.w[m]);
+            panel_blocks(&p, rows, tokens, job->x + (size_t)t * in + first, in, n);
+        }
+        for (uint32_t m = 0; m < rows; m++) {
+            for (uint32_t r = 0; r < tokens; r++)
+                job->y[(t + r) * job->y_stride + o + m] =
+                    add_bias(linear, o + m, v16_sum(v16_load(p.acc[m][r])));
+        }
+    }
+}
+
+static void k_dense(const pgl_dense_job *job) {
+    if (job->n <= DENSE_TOKENS) {
+        dense_in_registers(job);
+        return;
+    }
+    for (uint32_t t = 0; t < job->n; t += PANEL_TOKENS)
+        dense_in_panels(job, t, job->n - t < PANEL_TOKENS ? job->n - t : PANEL_TOKENS);
+}
+
+/* ---- coded */
+
+/* H128 of eight vectors, unnormalised. */
+V16_INLINE void hadamard(v16 x[8]) {
+    for (int stride = 1; stride < 16; stride *= 2) {
+        for (int i = 0; i < 8; i++)
+            x[i] = v16_butterfly(x[i], stride);
+    }
+    for (int step = 1; step < 8; step *= 2) {
+        for (int i = 0; i < 8; i++) {
+            if ((i & step) != 0)
+                continue;
+            v16 u = x[i], v = x[i + step];
+            x[i] = v16_add(u, v);
+            x[i + step] = v16_sub(u, v);
+        }
+    }
+}
+
+/* 16 of an expert's rin or rout, with their factors where there are some. */
+V16_INLINE v16 effective_at(const void *f16, const void *factor, size_t at) {
+    v16 r = v16_load_f16((const unsigned char *)f16 + 2 * at);
+    if (factor == NULL)
+        return r;
+    float s[16];
+    memcpy(s, (const unsigned char *)factor + 4 * at, sizeof s);
+    return v16_mul(r, v16_load(s));
+}
+
+static void k_coded_input(const pgl_coded *coded, uint32_t expert, uint32_t first, uint32_t count,
+                          const float *x, float *xh) {
+    size_t base = (size_t)expert * coded->in;
+    v16 scale = v16_set1(PGL_HADAMARD_SCALE);
+    for (uint32_t block = first; block < first + count; block += PGL_HADAMARD) {
+        v16 v[8];
+        for (uint32_t i = 0; i < 8; i++)
+            v[i] = v16_mul(v16_load(x + block + (size_t)16 * i),
+                           effective_at(coded->rin, coded->s_in, base + block + (size_t)16 * i));
+        hadamard(v);
+        for (uint32_t i = 0; i < 8; i++)
+            v16_store(xh + block + (size_t)16 * i, v16_round16(v16_mul(v[i], scale)));
+    }
+}
+
+/* y: the 128 products of a block, in the order of accumulators. */
+static void output_block(const pgl_coded *coded, uint32_t expert, uint32_t block, float *y) {
+    size_t base = (size_t)expert * coded->out + block;
+    v16 v[8], scale = v16_set1(PGL_HADAMARD_SCALE);
+    for (uint32_t i = 0; i < 8; i++)
+        v[i] = v16_unscramble(v16_load(y + (size_t)16 * i), coded->k);
+    hadamard(v);
+    for (uint32_t i = 0; i < 8; i++) {
+        v16 r = effective_at(coded->rout, coded->s_out, base + (size_t)16 * i);
+        v[i] = v16_round16(v16_mul(v16_mul(v[i], scale), r));
+        if (coded->bias != NULL)
+            v[i] = v16_round16(v16_add(
+                v[i], v16_load_f16((const unsigned char *)coded->bias + 2 * (base + (size_t)16 * i))));
+        v16_store(y + (size_t)16 * i, v[i]);
+    }
+}
+
+/* The 256 states in the order of rows. */
+V16_INLINE void placed_states(const void *code, uint32_t k, uint16_t state[256]) {
+    uint16_t stream[256];
+    pgl_tile_states(code, k, stream);
+    for (uint32_t t = 0; t < 256; t++)
+        state[pgl_tile_place(t)] = stream[t];
+}
+
+/* The tile as f32 rows, channels in the order of accumulators. */
+V16_INLINE void decode_tile(const void *code, uint32_t k, float *w) {
+    if (k == 2 || k == 3) {
+        v16_windows windows = k == 2 ? v16_windows_2(code) : v16_windows_3(code);
+        for (uint32_t i = 0; i < 16; i++)
+            v16_store(w + (size_t)16 * i, v16_tile_row(&windows, k == 2 ? 2 : 3, i));
+        return;
+    }
+    uint16_t state[256];
+    placed_states(code, k, state);
+    for (uint32_t i = 0; i < 16; i++)
+        v16_store(w + (size_t)16 * i, v16_codebook(state + (size_t)16 * i));
+}
+
+static void k_tile(const void *code, uint32_t k, float w[256]) {
+    float scrambled[256];
+    decode_tile(code, k, scrambled);
+    for (uint32_t i = 0; i < 16; i++)
+        v16_store(w + (size_t)16 * i, v16_unscramble(v16_load(scrambled + (size_t)16 * i), k));
+}
+
+/* acc += x[0 .. 15] times the tile's rows, in order */
+V16_INLINE v16 multiply_tile(const void *code, uint32_t k, const float *x, v16 acc) {
+    if (k == 2) {
+        v16_windows windows = v16_windows_2(code);
+        for (uint32_t i = 0; i < 16; i++)
+            acc = v16_fma(v16_set1(x[i]), v16_tile_row(&windows, 2, i), acc);
+    } else if (k == 3) {
+        v16_windows windows = v16_windows_3(code);
+        for (uint32_t i = 0; i < 16; i++)
+            acc = v16_fma(v16_set1(x[i]), v16_tile_row(&windows, 3, i), acc);
+    } else {
+        uint16_t state[256];
+        placed_states(code, k, state);
+        for (uint32_t i = 0; i < 16; i++)
+            acc = v16_fma(v16_set1(x[i]), v16_codebook(state + (size_t)16 * i), acc);
+    }
+    return acc;
+}
+
+typedef struct tiles {
+    const unsigned char *code; /* of the job's first column */
+    size_t row_bytes, tile_bytes;
+} tiles;
+
+static tiles tiles_of(const pgl_coded_job *job) {
+    const pgl_coded *c = job->coded;
+    tiles t;
+    t.tile_bytes = (size_t)32 * c->k;
+    t.row_bytes = c->out / PGL_TILE * t.tile_bytes;
+    t.code = (const unsigned char *)c->code + (size_t)job->expert * (c->in / PGL_TILE) * t.row_bytes +
+             job->first / PGL_TILE * t.tile_bytes;
+    return t;
+}
+
+/* Rows of tiles are far apart: the next ones are asked for while these are decoded. */
+enum { PREFETCH_ROWS = 3 };
+
+V16_INLINE void prefetch(const void *p, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += 64)
+        __builtin_prefetch((const char *)p + at);
+}
+
+/* One block of 128 channels, one row. */
+V16_INLINE void coded_block_1(const tiles *t, uint32_t k, uint32_t n_in, const float *xh, float *y) {
+    for (uint32_t a = 0; a < n_in; a++) {
+        const unsigned char *code = t->code + a * t->row_bytes;
+        if (a + PREFETCH_ROWS < n_in)
+            prefetch(code + PREFETCH_ROWS * t->row_bytes, 8 * t->tile_bytes);
+        for (uint32_t b = 0; b < 8; b++) {
+            v16 acc = a == 0 ? v16_zero() : v16_load(y + (size_t)16 * b);
+            acc = multiply_tile(code + b * t->tile_bytes, k, xh + (size_t)16 * a, acc);
+            v16_store(y + (size_t)16 * b, acc);
+        }
+    }
+}
+
+enum { RUN = 8 }; /* tiles that are decoded together, one below the other */
+
+/* acc of `rows` rows of 16 channels over n inputs */
+V16_INLINE void coded_rows(const float *w, uint32_t n, uint32_t rows, const float *x, size_t x_stride,
+                           float *y, size_t y_stride) {
+    v16 acc[CODED_ROWS];
+    for (uint32_t r = 0; r < rows; r++)
+        acc[r] = v16_load(y + r * y_stride);
+    for (uint32_t i = 0; i < n; i++) {
+        v16 v = v16_load(w + (size_t)16 * i);
+        for (uint32_t r = 0; r < rows; r++)
+            acc[r] = v16_fma(v16_set1(x[r * x_stride + i]), v, acc[r]);
+    }
+    for (uint32_t r = 0; r < rows; r++)
+        v16_store(y + r * y_stride, acc[r]);
+}
+
+static void coded_run(const pgl_coded_job *job, const float *w, uint32_t first, uint32_t n, float *y) {
+    size_t x_stride = job->coded->in, y_stride = job->y_stride;
+    const float *x = job->xh + first;
+    uint32_t r = 0;
+    for (; r + CODED_ROWS <= job->n; r += CODED_ROWS)
+        coded_rows(w, n, CODED_ROWS, x + r * x_stride, x_stride, y + r * y_stride, y_stride);
+    for (; r + 2 <= job->n; r += 2)
+        coded_rows(w, n, 2, x + r * x_stride, x_stride, y + r * y_stride, y_stride);
+    if (r < job->n)
+        coded_rows(w, n, 1, x + r * x_stride, x_stride, y + r * y_stride, y_stride);
+}
+
+/* One block of 128 channels, several rows. */
+static void coded_block(const pgl_coded_job *job, const tiles *t, float *y) {
+    _Alignas(64) float w[RUN * 256];
+    uint32_t n_in = job->coded->in / PGL_TILE, k = job->coded->k;
+    for (uint32_t r = 0; r < job->n; r++)
+        memset(y + r * job->y_stride, 0, PGL_HADAMARD * sizeof *y);
+    for (uint32_t a = 0; a < n_in; a += RUN) {
+        uint32_t run = n_in - a < RUN ? n_in - a : RUN;
+        for (uint32_t b = 0; b < 8; b++) {
+            for (uint32_t i = 0; i < run; i++) {
+                const unsigned char *code = t->code + (a + i) * t->row_bytes + b * t->tile_bytes;
+                if (a + i + RUN < n_in)
+                    prefetch(code + RUN * t->row_bytes, t->tile_bytes);
+                decode_tile(code, k, w + (size_t)256 * i);
+            }
+            coded_run(job, w, PGL_TILE * a, PGL_TILE * run, y + (size_t)16 * b);
+        }
+    }
+}
+
+static void k_coded(const pgl_coded_job *job) {
+    const pgl_coded *c = job->coded;
+    tiles t = tiles_of(job);
+    for (uint32_t block = job->first; block < job->first + job->count; block += PGL_HADAMARD) {
+        float *y = job->y + block;
+        if (job->n > 1)
+            coded_block(job, &t, y);
+        else if (c->k == 2)
+            coded_block_1(&t, 2, c->in / PGL_TILE, job->xh, y);
+        else if (c->k == 3)
+            coded_block_1(&t, 3, c->in / PGL_TILE, job->xh, y);
+        else
+            coded_block_1(&t, c->k, c->in / PGL_TILE, job->xh, y);
+        for (uint32_t r = 0; r < job->n; r++)
+            output_block(c, job->expert, block, y + r * job->y_stride);
+        t.code += 8 * t.tile_bytes;
+    }
+}
+
+/* ---- benchmarks */
+
+static uint64_t k_stream(const void *p, size_t n) {
+    const unsigned char *bytes = p;
+    uint64_t sum = 0;
+    size_t i = 0;
+    v16 acc[4] = {v16_zero(), v16_zero(), v16_zero(), v16_zero()};
+    for (; i + 256 <= n; i += 256) {
+        for (size_t j = 0; j < 4; j++)
+            acc[j] = v16_xor_bits(acc[j], bytes + i + 64 * j);
+    }
+    float lanes[16];
+    for (size_t j = 0; j < 4; j++) {
+        v16_store(lanes, acc[j]);
+        uint64_t words[8];
+        memcpy(words, lanes, sizeof words);
+        for (size_t l = 0; l < 8; l++)
+            sum += words[l];
+    }
+    for (; i < n; i++)
+        sum += bytes[i];
+    return sum;
+}
+
+#define V16_TABLE(isa)                                                                                       \
+    {                                                                                                        \
+        .name = (isa), .round16 = k_round16, .dense = k_dense, .coded_input = k_coded_input,                 \
+        .coded = k_coded, .tile = k_tile, .norm = k_norm, .add = k_add, .swiglu_coded = k_swiglu_coded,      \
+        .swiglu = k_swiglu, .mix = k_mix, .finite = k_finite, .conv = k_conv, .l2_norm = k_l2_norm,          \
+        .delta = k_delta, .gated_norm = k_gated_norm, .rope = k_rope, .store16 = k_store16, .keys = k_keys,  \
+        .softmax = k_softmax, .values = k_values, .attention_gate = k_attention_gate, .stream = k_stream,    \
+    }
+
+#endif
