@@ -16,14 +16,14 @@ foreach(source ${PGL_UNIT_TESTS})
 endforeach()
 
 # Those with threads worth a run under ThreadSanitizer (scripts/test runs this label alone there).
-foreach(name test_http_server)
+foreach(name test_http_server test_backend_threads)
   if(TEST ${name})
     set_property(TEST ${name} APPEND PROPERTY LABELS threads)
   endif()
 endforeach()
 
 # Those that take more than ten seconds of one core: run with all others by `make test`, last.
-foreach(name test_quantize test_quantize_coding test_reference_synthetic)
+foreach(name test_quantize test_quantize_coding test_reference_synthetic test_backend_conformance)
   if(TEST ${name})
     set_property(TEST ${name} APPEND PROPERTY LABELS slow)
     set_property(TEST ${name} PROPERTY COST 0)

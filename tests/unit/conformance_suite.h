@@ -10,7 +10,7 @@
 
 /* ---- prompts */
 
-static void conf_chunks_of_any_size_give_equal_bits(void **state) {
+static inline void conf_chunks_of_any_size_give_equal_bits(void **state) {
     const conf_subject *subject = *state;
     pgl_backend *backend = conf_open(subject);
     const pgl_backend_caps *caps = pgl_backend_get_caps(backend);
@@ -55,7 +55,7 @@ static void conf_chunks_of_any_size_give_equal_bits(void **state) {
 }
 
 /* Four sequences, each in random spans, as prompts, verify rows that are committed in part, and nothing at all. */
-static void conf_neighbours_do_not_matter(void **state) {
+static inline void conf_neighbours_do_not_matter(void **state) {
     const conf_subject *subject = *state;
     pgl_backend *backend = conf_open(subject);
     conf_row *rows[CONF_SLOTS];
@@ -116,8 +116,9 @@ static void conf_neighbours_do_not_matter(void **state) {
 /* ---- verify rows */
 
 /* k drafts of which `right` are what decoding would sample. */
-static void verify_once(pgl_backend *backend, conf_row *r, const int32_t *prompt, uint32_t n,
-                        const int32_t *decoded, uint32_t right, bool auto_commit, const conf_truth *truth) {
+static inline void verify_once(pgl_backend *backend, conf_row *r, const int32_t *prompt, uint32_t n,
+                               const int32_t *decoded, uint32_t right, bool auto_commit,
+                               const conf_truth *truth) {
     int32_t tokens[CONF_DRAFT + 1];
     conf_reset(backend, 1);
     conf_feed(backend, r, 1, prompt, n);
@@ -146,7 +147,7 @@ static void verify_once(pgl_backend *backend, conf_row *r, const int32_t *prompt
     conf_same_logits(r, truth, n + right + 1, 1, "logits after a commit");
 }
 
-static void conf_verify_rows_compute_what_decode_rows_do(void **state) {
+static inline void conf_verify_rows_compute_what_decode_rows_do(void **state) {
     const conf_subject *subject = *state;
     if (!subject->has_draft)
         skip();
@@ -175,7 +176,7 @@ static void conf_verify_rows_compute_what_decode_rows_do(void **state) {
 
 /* ---- snapshots and pages */
 
-static void conf_snapshots_restore_at_any_position(void **state) {
+static inline void conf_snapshots_restore_at_any_position(void **state) {
     const conf_subject *subject = *state;
     pgl_backend *backend = conf_open(subject);
     conf_row *r = conf_row_new(backend);
@@ -209,7 +210,7 @@ static void conf_snapshots_restore_at_any_position(void **state) {
 }
 
 /* Two branches that share whole pages, and the page that the fork ends in as copies. */
-static void conf_forks_share_pages_and_part(void **state) {
+static inline void conf_forks_share_pages_and_part(void **state) {
     const conf_subject *subject = *state;
     pgl_backend *backend = conf_open(subject);
     conf_row *r = conf_row_new(backend), *r2 = conf_row_new(backend);
@@ -248,7 +249,7 @@ static void conf_forks_share_pages_and_part(void **state) {
 }
 
 /* A sequence leaves for host memory and comes back to other pages, another slot and another backend. */
-static void conf_exports_come_back_elsewhere(void **state) {
+static inline void conf_exports_come_back_elsewhere(void **state) {
     const conf_subject *subject = *state;
     pgl_backend *from = conf_open(subject), *to = conf_open(subject);
     const pgl_backend_caps *caps = pgl_backend_get_caps(from);
@@ -290,9 +291,9 @@ static void conf_exports_come_back_elsewhere(void **state) {
 
 /* ---- sampling */
 
-static void conf_sample_on_host(const pgl_backend *backend, const conf_row *r, const float *logits,
-                                uint32_t position, const uint32_t *mask, pgl_sample_history history,
-                                int32_t *token) {
+static inline void conf_sample_on_host(const pgl_backend *backend, const conf_row *r, const float *logits,
+                                       uint32_t position, const uint32_t *mask, pgl_sample_history history,
+                                       int32_t *token) {
     pgl_sampler *sampler = NULL;
     uint32_t n_vocab = pgl_backend_get_caps(backend)->n_vocab;
     assert_int_equal(pgl_sampler_open(n_vocab, &sampler, NULL), PGL_OK);
@@ -301,7 +302,7 @@ static void conf_sample_on_host(const pgl_backend *backend, const conf_row *r, c
     pgl_sampler_close(sampler);
 }
 
-static void conf_samples_are_those_of_the_logits(void **state) {
+static inline void conf_samples_are_those_of_the_logits(void **state) {
     const conf_subject *subject = *state;
     pgl_backend *backend = conf_open(subject);
     uint32_t vocab = pgl_backend_get_caps(backend)->n_vocab, differ = 0;
@@ -341,7 +342,7 @@ static void conf_samples_are_those_of_the_logits(void **state) {
 }
 
 /* Penalties count what HISTORY said and what was sampled since. */
-static void conf_penalties_count_history_and_samples(void **state) {
+static inline void conf_penalties_count_history_and_samples(void **state) {
     const conf_subject *subject = *state;
     pgl_backend *backend = conf_open(subject);
     conf_row *r = conf_row_new(backend);
@@ -386,7 +387,7 @@ static void conf_penalties_count_history_and_samples(void **state) {
     pgl_backend_close(backend);
 }
 
-static void conf_targets_and_tops_are_those_of_the_logits(void **state) {
+static inline void conf_targets_and_tops_are_those_of_the_logits(void **state) {
     const conf_subject *subject = *state;
     pgl_backend *backend = conf_open(subject);
     const pgl_backend_caps *caps = pgl_backend_get_caps(backend);
@@ -430,7 +431,7 @@ typedef struct late_mask {
     pgl_status status;
 } late_mask;
 
-static void *fill_late(void *arg) {
+static inline void *fill_late(void *arg) {
     late_mask *late = arg;
     const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
     nanosleep(&pause, NULL);
@@ -440,7 +441,7 @@ static void *fill_late(void *arg) {
     return NULL;
 }
 
-static void conf_late_masks_are_waited_for(void **state) {
+static inline void conf_late_masks_are_waited_for(void **state) {
     const conf_subject *subject = *state;
     pgl_backend *backend = conf_open(subject);
     conf_row *plain = conf_row_new(backend), *masked = conf_row_new(backend);
@@ -481,7 +482,7 @@ static void conf_late_masks_are_waited_for(void **state) {
 /* ---- ends */
 
 /* The second plan is submitted before the first is known to have ended its slot. */
-static void conf_ended_slots_are_inert_until_a_new_life(void **state) {
+static inline void conf_ended_slots_are_inert_until_a_new_life(void **state) {
     const conf_subject *subject = *state;
     pgl_backend *backend = conf_open(subject);
     conf_row *a = conf_row_new(backend), *c = conf_row_new(backend);
@@ -527,7 +528,7 @@ static void conf_ended_slots_are_inert_until_a_new_life(void **state) {
 }
 
 /* Two plans in flight all the time, tokens from the device: the same text as one by one. */
-static void conf_plans_in_flight_change_nothing(void **state) {
+static inline void conf_plans_in_flight_change_nothing(void **state) {
     const conf_subject *subject = *state;
     pgl_backend *backend = conf_open(subject);
     conf_row *r[2] = {conf_row_new(backend), conf_row_new(backend)};
@@ -565,7 +566,7 @@ static void conf_plans_in_flight_change_nothing(void **state) {
 /* ---- drafts */
 
 /* Speculation with the draft head gives the text of plain decoding, greedy and sampled. */
-static void conf_drafts_are_lossless(void **state) {
+static inline void conf_drafts_are_lossless(void **state) {
     const conf_subject *subject = *state;
     if (!subject->has_draft)
         skip();
@@ -614,7 +615,7 @@ static void conf_drafts_are_lossless(void **state) {
 }
 
 /* Drafts and the draft head's logits depend on the slot's history alone. */
-static void conf_drafts_do_not_depend_on_chunks_or_neighbours(void **state) {
+static inline void conf_drafts_do_not_depend_on_chunks_or_neighbours(void **state) {
     const conf_subject *subject = *state;
     if (!subject->has_draft)
         skip();
@@ -659,7 +660,7 @@ static void conf_drafts_do_not_depend_on_chunks_or_neighbours(void **state) {
 
 /* ---- counts and refusals */
 
-static void conf_expert_counts_are_those_of_the_tokens(void **state) {
+static inline void conf_expert_counts_are_those_of_the_tokens(void **state) {
     const conf_subject *subject = *state;
     pgl_backend *backend = conf_open(subject);
     const pgl_backend_caps *caps = pgl_backend_get_caps(backend);
@@ -694,7 +695,7 @@ static void conf_expert_counts_are_those_of_the_tokens(void **state) {
     pgl_backend_close(backend);
 }
 
-static void conf_a_refused_plan_has_no_effect(void **state) {
+static inline void conf_a_refused_plan_has_no_effect(void **state) {
     const conf_subject *subject = *state;
     pgl_backend *backend = conf_open(subject);
     conf_row *r = conf_row_new(backend), *bad = conf_row_new(backend);
@@ -727,7 +728,7 @@ static void conf_a_refused_plan_has_no_effect(void **state) {
     pgl_backend_close(backend);
 }
 
-static void conf_caps_say_what_was_asked_for(void **state) {
+static inline void conf_caps_say_what_was_asked_for(void **state) {
     const conf_subject *subject = *state;
     pgl_backend *backend = conf_open(subject);
     const pgl_backend_caps *caps = pgl_backend_get_caps(backend);
