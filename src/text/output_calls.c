@@ -1,0 +1,354 @@
+/* Tool calls: the states from CALL to OBJECT_CALL of a parser that output.c owns. */
+#include <string.h>
+
+#include "text/output_impl.h"
+
+#define CLOSE_PARAMETER "</parameter>"
+#define OPEN_PARAMETER "<parameter="
+#define CLOSE_FUNCTION "</function>"
+#define OPEN_FUNCTION "<function="
+#define OPEN_CALL "<tool_call>"
+#define CLOSE_CALL "</tool_call>"
+
+static bool is_blank(char c) {
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static void give_arguments(pgl_output *o, const char *text) {
+    pgl_output_give(o, PGL_OUTPUT_ARGUMENTS, text, strlen(text));
+}
+
+void pgl_output_end_call(pgl_output *o, bool complete) {
+    if (complete && o->state == PGL_STATE_TEXT_VALUE)
+        give_arguments(o, o->value_begun ? "\"" : "\"\"");
+    if (complete)
+        give_arguments(o, "}");
+    pgl_output_give(o, PGL_OUTPUT_CALL_END, "", 0);
+    o->in_call = false;
+    o->state = PGL_STATE_BETWEEN;
+    o->line_start = true;
+}
+
+static void begin_call(pgl_output *o, const char *name, size_t size) {
+    o->n_calls++;
+    o->in_call = true;
+    o->n_parameters = 0;
+    o->tool = pgl_tool_find(o->tools, name, size);
+    pgl_tool_seen_clear(&o->seen);
+    pgl_output_give(o, PGL_OUTPUT_CALL, name, size);
+}
+
+/* The end of a tag's name: '>', or the newline that stands where it is missing; size when neither has come. */
+static size_t name_end(const char *text, size_t size, size_t from) {
+    size_t i = from;
+    while (i < size && text[i] != '>' && text[i] != '\n')
+        i++;
+    return i;
+}
+
+static void trim(const char **text, size_t *size) {
+    while (*size > 0 && is_blank(**text)) {
+        (*text)++;
+        (*size)--;
+    }
+    while (*size > 0 && (is_blank((*text)[*size - 1]) || (*text)[*size - 1] == '='))
+        (*size)--;
+}
+
+static bool step_call(pgl_output *o) {
+    pgl_output_consume(o, pgl_output_blanks(pgl_buf_text(&o->in), o->in.size));
+    if (o->in.size == 0)
+        return false;
+    if (o->in.data[0] == '{') {
+        o->state = PGL_STATE_OBJECT_CALL;
+        return true;
+    }
+    size_t from = strlen(OPEN_FUNCTION), end = name_end(o->in.data, o->in.size, from);
+    if (end == o->in.size && !o->final)
+        return false;
+    const char *name = o->in.data + from;
+    size_t size = end - from;
+    trim(&name, &size);
+    if (size > 0) {
+        begin_call(o, name, size);
+        give_arguments(o, "{");
+        o->state = PGL_STATE_PARAMETERS;
+    } else {
+        o->state = PGL_STATE_BETWEEN;
+    }
+    pgl_output_consume(o, end < o->in.size ? end + 1 : end);
+    return true;
+}
+
+/* ---- parameters */
+
+static bool begin_value(pgl_output *o, const char *key, size_t size) {
+    o->value_begun = o->value_given = false;
+    pgl_buf_clear(&o->value);
+    if (size == 0 || !pgl_tool_seen_add(&o->seen, key, size)) {
+        o->state = PGL_STATE_LOST_VALUE;
+        return true;
+    }
+    unsigned types = pgl_tool_types(o->tool, key, size);
+    pgl_buf piece = PGL_BUF_INIT;
+    bool ok = (o->n_parameters++ == 0 || pgl_buf_puts(&piece, ", ")) &&
+              pgl_json_put_string(&piece, key, size) && pgl_buf_puts(&piece, ": ");
+    pgl_buf_clear(&o->key);
+    ok = ok && pgl_buf_append(&o->key, key, size);
+    pgl_output_give(o, PGL_OUTPUT_ARGUMENTS, pgl_buf_text(&piece), piece.size);
+    pgl_buf_fini(&piece);
+    o->failed = o->failed || !ok;
+    o->state = types == 0 || types == PGL_TYPE_STRING ? PGL_STATE_TEXT_VALUE : PGL_STATE_JSON_VALUE;
+    return true;
+}
+
+static bool open_parameter(pgl_output *o) {
+    size_t from = strlen(OPEN_PARAMETER), end = name_end(o->in.data, o->in.size, from);
+    if (end == o->in.size && !o->final)
+        return false;
+    const char *key = o->in.data + from;
+    size_t size = end - from;
+    bool whole = end < o->in.size && o->in.data[end] == '>';
+    trim(&key, &size);
+    begin_value(o, key, whole ? size : 0);
+    pgl_output_consume(o, whole ? end + 1 : end);
+    return true;
+}
+
+static bool step_parameters(pgl_output *o) {
+    static const char *const TAGS[] = {OPEN_PARAMETER, CLOSE_PARAMETER, CLOSE_FUNCTION, CLOSE_CALL,
+                                       OPEN_CALL};
+    pgl_output_consume(o, pgl_output_blanks(pgl_buf_text(&o->in), o->in.size));
+    if (o->in.size == 0)
+        return false;
+    for (size_t i = 0; i < sizeof TAGS / sizeof TAGS[0]; i++) {
+        int tag = pgl_output_begins(o->in.data, o->in.size, TAGS[i]);
+        if (tag < 0 && !o->final)
+            return false;
+        if (tag != 1)
+            continue;
+        if (i == 0)
+            return open_parameter(o);
+        if (i >= 2)
+            pgl_output_end_call(o, true);
+        pgl_output_consume(o, i == 4 ? 0 : strlen(TAGS[i]));
+        return true;
+    }
+    /* What has no place here is left out, up to what may be a tag. */
+    const char *next = memchr(o->in.data + 1, '<', o->in.size - 1);
+    pgl_output_consume(o, next == NULL ? o->in.size : (size_t)(next - o->in.data));
+    return true;
+}
+
+/* ---- values */
+
+/* Whether text begins with the opening tag of a parameter that the tool has and the call has not had. -1: not known yet. */
+static int opens_known(const pgl_output *o, const char *text, size_t size) {
+    size_t from = strlen(OPEN_PARAMETER), end = name_end(text, size, from);
+    if (end == size)
+        return o->final || end - from > 256 ? 0 : -1;
+    return text[end] == '>' && pgl_tool_has_key(o->tool, text + from, end - from) &&
+           !pgl_tool_seen_has(&o->seen, text + from, end - from);
+}
+
+/* Whether the value ends with the closing tag at i: the structure has to go on behind it, and when the tag does not stand
+ * on a line of its own, with a parameter that there is. *after: where. */
+static int closes_parameter(const pgl_output *o, size_t i, size_t *after) {
+    static const char *const NEXT[] = {OPEN_PARAMETER, CLOSE_PARAMETER, CLOSE_FUNCTION, CLOSE_CALL};
+    *after = i + strlen(CLOSE_PARAMETER);
+    const char *text = o->in.data + *after;
+    size_t size = o->in.size - *after, blanks = pgl_output_blanks(text, size);
+    if (blanks == size)
+        return o->final ? 1 : -1;
+    bool own_line = i > 0 ? o->in.data[i - 1] == '\n' : !o->value_given || o->before == '\n';
+    int answer = 0;
+    for (size_t k = 0; k < sizeof NEXT / sizeof NEXT[0]; k++) {
+        int tag = pgl_output_begins(text + blanks, size - blanks, NEXT[k]);
+        if (tag == 1 && k == 0 && !own_line)
+            return opens_known(o, text + blanks, size - blanks);
+        if (tag == 1)
+            return 1;
+        answer = tag < 0 && !o->final ? -1 : answer;
+    }
+    return answer;
+}
+
+/* Whether a value without a closing tag ends before the newline and tag at i: another parameter of the tool, or the end of
+ * the function and the call. */
+static int ends_value(const pgl_output *o, size_t i, size_t *after) {
+    const char *text = o->in.data;
+    size_t size = o->in.size;
+    *after = i;
+    if (pgl_output_begins(text + i, size - i, CLOSE_FUNCTION) == 1) {
+        size_t at = i + strlen(CLOSE_FUNCTION), blanks = pgl_output_blanks(text + at, size - at);
+        if (at + blanks == size)
+            return o->final ? 1 : -1;
+        int tag = pgl_output_begins(text + at + blanks, size - at - blanks, CLOSE_CALL);
+        return tag < 0 && o->final ? 0 : tag;
+    }
+    return opens_known(o, text + i, size - i);
+}
+
+typedef struct value_end {
+    size_t text;  /* the value's bytes */
+    size_t after; /* where the structure goes on */
+    bool found;
+} value_end;
+
+/* The end of the value at the front of o->in; when it is not found, text is how much of it is certain. */
+static value_end find_end(const pgl_output *o) {
+    static const char *const TAGS[] = {CLOSE_PARAMETER, "\n" OPEN_PARAMETER, "\n" CLOSE_FUNCTION};
+    const char *text = pgl_buf_text(&o->in);
+    size_t size = o->in.size, from = 0;
+    for (;;) {
+        size_t first = size, hold = size, which = 0;
+        for (size_t k = 0; k < 3; k++) {
+            size_t partial, i = pgl_output_find(text, size, from, TAGS[k], &partial);
+            if (i < first) {
+                first = i;
+                which = k;
+            }
+            hold = partial < hold ? partial : hold;
+        }
+        if (first == size)
+            return (value_end){.text = o->final ? size : hold};
+        size_t after, skip = which == 0 ? 0 : 1;
+        int ends = which == 0 ? closes_parameter(o, first, &after) : ends_value(o, first + skip, &after);
+        if (ends == 1)
+            return (value_end){.text = first, .after = after, .found = true};
+        if (ends < 0)
+            return (value_end){.text = first};
+        from = first + 1;
+    }
+}
+
+/* Drops the newline that the format puts before a closing tag. */
+static size_t without_newline(const char *text, size_t size) {
+    if (size > 0 && text[size - 1] == '\n')
+        size--;
+    if (size > 0 && text[size - 1] == '\r')
+        size--;
+    return size;
+}
+
+static void give_text(pgl_output *o, const char *text, size_t size) {
+    pgl_buf quoted = PGL_BUF_INIT;
+    o->failed = !pgl_json_put_string(&quoted, text, size) || o->failed;
+    if (quoted.size > 2)
+        pgl_output_give(o, PGL_OUTPUT_ARGUMENTS, quoted.data + 1, quoted.size - 2);
+    pgl_buf_fini(&quoted);
+}
+
+/* A tag that the turn's end cut is no part of the value. */
+static size_t without_cut_tag(const char *text, size_t size) {
+    size_t partial;
+    pgl_output_find(text, size, 0, CLOSE_PARAMETER, &partial);
+    return partial;
+}
+
+static bool step_text_value(pgl_output *o) {
+    if (!o->value_begun) {
+        if (o->in.size == 0 || (o->in.data[0] == '\r' && o->in.size == 1 && !o->final))
+            return false;
+        size_t skip = o->in.data[0] == '\n'                                  ? 1
+                      : o->in.size > 1 && memcmp(o->in.data, "\r\n", 2) == 0 ? 2
+                                                                             : 0;
+        /* An empty value may have one newline for both sides: it is kept for the closing tag. */
+        o->value_begun = true;
+        give_arguments(o, "\"");
+        if (skip > 0 && pgl_output_begins(o->in.data + skip, o->in.size - skip, CLOSE_PARAMETER) != 1)
+            pgl_output_consume(o, skip);
+        return true;
+    }
+    value_end end = find_end(o);
+    const char *text = pgl_buf_text(&o->in);
+    if (end.found) {
+        give_text(o, text, without_newline(text, end.text));
+        give_arguments(o, "\"");
+        pgl_output_consume(o, end.after);
+        o->state = PGL_STATE_PARAMETERS;
+        return true;
+    }
+    size_t certain = end.text;
+    if (o->final && !o->cut)
+        certain = without_newline(text, without_cut_tag(text, certain));
+    else
+        certain = without_newline(text, certain);
+    give_text(o, text, certain);
+    o->value_given = o->value_given || certain > 0;
+    pgl_output_consume(o, o->final ? o->in.size : certain);
+    return false;
+}
+
+static bool step_gathered_value(pgl_output *o) {
+    value_end end = find_end(o);
+    if (!end.found && !o->final)
+        return false;
+    const char *text = pgl_buf_text(&o->in);
+    size_t size = end.found ? end.text : without_cut_tag(text, end.text);
+    if (o->state == PGL_STATE_JSON_VALUE && (end.found || !o->cut)) {
+        pgl_buf piece = PGL_BUF_INIT;
+        unsigned types = pgl_tool_types(o->tool, pgl_buf_text(&o->key), o->key.size);
+        o->failed = !pgl_tool_put_value(&piece, text, size, types) || o->failed;
+        pgl_output_give(o, PGL_OUTPUT_ARGUMENTS, pgl_buf_text(&piece), piece.size);
+        pgl_buf_fini(&piece);
+    }
+    pgl_output_consume(o, end.found ? end.after : o->in.size);
+    o->state = PGL_STATE_PARAMETERS;
+    return true;
+}
+
+/* ---- {"name": .., "arguments": ..} */
+
+static bool give_object(pgl_output *o, const char *text, size_t size) {
+    json_t *root = NULL;
+    pgl_json_options options = {.last_wins = true, .allow_nul = true, .replace_surrogates = true};
+    bool taken = pgl_json_parse(text, size, &options, &root, NULL) == PGL_OK;
+    const json_t *name = json_object_get(root, "name"), *arguments = json_object_get(root, "arguments");
+    taken = taken && json_is_string(name) && json_string_length(name) > 0;
+    if (taken) {
+        pgl_json_span raw = pgl_json_raw_member((pgl_json_span){text, size}, "arguments");
+        begin_call(o, json_string_value(name), json_string_length(name));
+        if (json_is_object(arguments) && raw.text != NULL)
+            pgl_output_give(o, PGL_OUTPUT_ARGUMENTS, raw.text, raw.size);
+        else
+            give_arguments(o, "{}");
+        pgl_output_end_call(o, false);
+    }
+    json_decref(root);
+    return taken;
+}
+
+static bool step_object_call(pgl_output *o) {
+    size_t from = 0, partial, size = o->in.size;
+    for (;;) {
+        size_t end = pgl_output_find(pgl_buf_text(&o->in), size, from, CLOSE_CALL, &partial);
+        if (end == size && !o->final)
+            return false;
+        bool taken = give_object(o, o->in.data, end);
+        if (taken || end == size) {
+            pgl_output_consume(o, end);
+            o->state = PGL_STATE_BETWEEN;
+            return true;
+        }
+        from = end + 1;
+    }
+}
+
+bool pgl_output_calls_step(pgl_output *o) {
+    switch (o->state) {
+    case PGL_STATE_CALL:
+        return step_call(o);
+    case PGL_STATE_PARAMETERS:
+        return step_parameters(o);
+    case PGL_STATE_TEXT_VALUE:
+        return step_text_value(o);
+    case PGL_STATE_JSON_VALUE:
+    case PGL_STATE_LOST_VALUE:
+        return step_gathered_value(o);
+    case PGL_STATE_OBJECT_CALL:
+        return step_object_call(o);
+    default:
+        return false;
+    }
+}

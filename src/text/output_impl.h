@@ -1,0 +1,69 @@
+/* Private to output*.c: the parser's state. */
+#ifndef PGL_TEXT_OUTPUT_IMPL_H
+#define PGL_TEXT_OUTPUT_IMPL_H
+
+#include "base/buf.h"
+#include "text/output.h"
+#include "text/output_tools.h"
+
+typedef enum pgl_output_state {
+    PGL_STATE_BEGIN, /* before anything: white space, perhaps an opening tag */
+    PGL_STATE_THOUGHT,
+    PGL_STATE_AFTER, /* right behind </think>: newlines are dropped */
+    PGL_STATE_ANSWER,
+    PGL_STATE_CALL,        /* behind <tool_call>: white space, then a function or an object */
+    PGL_STATE_PARAMETERS,  /* between parameters */
+    PGL_STATE_TEXT_VALUE,  /* a string, streamed */
+    PGL_STATE_JSON_VALUE,  /* anything else, gathered */
+    PGL_STATE_LOST_VALUE,  /* of a parameter without a name: skipped */
+    PGL_STATE_OBJECT_CALL, /* a JSON object up to </tool_call> */
+    PGL_STATE_BETWEEN,     /* behind a call: only calls count */
+} pgl_output_state;
+
+struct pgl_output {
+    pgl_output_options options;
+    pgl_tool_table *tools; /* NULL: none */
+    pgl_output_state state;
+    pgl_buf in;  /* text that is not consumed yet */
+    char before; /* the byte before in; 0 at the beginning */
+    bool final, cut, failed;
+
+    bool line_start; /* of the answer: only white space stands on this line so far */
+    bool had_thought, thought_begun, thought_closed;
+    pgl_buf thought; /* what was given out as reasoning, for a turn that ends inside it */
+    pgl_buf blanks;  /* white space that is given out when something follows */
+
+    uint32_t n_calls;
+    bool in_call;          /* its CALL was given out, its CALL_END not */
+    const pgl_tool *tool;  /* NULL: the request has no such tool */
+    uint32_t n_parameters; /* given out in this call */
+    pgl_tool_seen seen;    /* keys that this call has had */
+    pgl_buf key;
+    bool value_begun; /* TEXT_VALUE: its opening newline is behind us */
+    bool value_given; /* TEXT_VALUE: some of it was given out */
+    pgl_buf value;    /* JSON_VALUE, LOST_VALUE, OBJECT_CALL */
+};
+
+/* Handing out. Empty pieces are not. */
+void pgl_output_give(pgl_output *o, pgl_output_kind kind, const char *text, size_t size);
+
+/* Each consumes what is certain of o->in; true: something changed, look again. */
+bool pgl_output_calls_step(pgl_output *o); /* the states from CALL to OBJECT_CALL */
+
+/* Drops n bytes from the front of o->in. */
+void pgl_output_consume(pgl_output *o, size_t n);
+
+/* Closes what is open of a call. complete: with its arguments' object. */
+void pgl_output_end_call(pgl_output *o, bool complete);
+
+/* Blanks at the front of a text: spaces, tabs, newlines. */
+size_t pgl_output_blanks(const char *text, size_t size);
+
+/* Tags at the front of a text: 1 it begins with tag, 0 it does not, -1 it is a beginning of it. */
+int pgl_output_begins(const char *text, size_t size, const char *tag);
+
+/* Where tag first stands in text at or after from; size when nowhere. *partial: where a beginning of it stands at the end
+ * of the text, else size. */
+size_t pgl_output_find(const char *text, size_t size, size_t from, const char *tag, size_t *partial);
+
+#endif

@@ -1,0 +1,186 @@
+/* Owns the parsed list of tools. */
+#include "text/output_tools.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+struct pgl_tool_table {
+    json_t *list;
+    pgl_tool *tools;
+    pgl_map by_name;
+};
+
+pgl_status pgl_tool_table_open(pgl_json_span tools, pgl_tool_table **out, pgl_error *err) {
+    *out = NULL;
+    pgl_tool_table *t = pgl_new(1, sizeof *t);
+    if (t == NULL)
+        return pgl_fail(err, PGL_E_MEMORY, "no memory for the tools");
+    t->by_name = (pgl_map)PGL_MAP_INIT;
+    pgl_json_options options = {
+        .name = "tools", .last_wins = true, .allow_nul = true, .replace_surrogates = true};
+    pgl_status status = pgl_json_parse(tools.text, tools.size, &options, &t->list, err);
+    if (status == PGL_OK && !json_is_array(t->list))
+        status = pgl_fail(err, PGL_E_INVALID, "tools: expected a list");
+    size_t n = status == PGL_OK ? json_array_size(t->list) : 0;
+    t->tools = pgl_new(n, sizeof *t->tools);
+    if (status == PGL_OK && t->tools == NULL)
+        status = pgl_fail(err, PGL_E_MEMORY, "no memory for %zu tools", n);
+    for (size_t i = 0; i < n && status == PGL_OK; i++) {
+        const json_t *tool = json_array_get(t->list, i), *function = json_object_get(tool, "function");
+        function = function != NULL ? function : tool;
+        const json_t *name = json_object_get(function, "name");
+        t->tools[i].parameters = json_object_get(function, "parameters");
+        t->tools[i].properties = json_object_get(t->tools[i].parameters, "properties");
+        if (json_is_string(name) &&
+            !pgl_map_set(&t->by_name, json_string_value(name), json_string_length(name), &t->tools[i], NULL))
+            status = pgl_fail(err, PGL_E_MEMORY, "no memory for %zu tools", n);
+    }
+    if (status != PGL_OK) {
+        pgl_tool_table_close(t);
+        return status;
+    }
+    *out = t;
+    return PGL_OK;
+}
+
+void pgl_tool_table_close(pgl_tool_table *table) {
+    if (table == NULL)
+        return;
+    pgl_map_fini(&table->by_name);
+    free(table->tools);
+    json_decref(table->list);
+    free(table);
+}
+
+const pgl_tool *pgl_tool_find(const pgl_tool_table *table, const char *name, size_t size) {
+    return pgl_map_get(&table->by_name, name, size);
+}
+
+static const json_t *property(const pgl_tool *tool, const char *key, size_t size) {
+    return tool == NULL ? NULL : json_object_getn(tool->properties, key, size);
+}
+
+bool pgl_tool_has_key(const pgl_tool *tool, const char *key, size_t size) {
+    return property(tool, key, size) != NULL;
+}
+
+static unsigned type_named(const char *name) {
+    static const struct {
+        const char *name;
+        unsigned type;
+    } TYPES[] = {{"string", PGL_TYPE_STRING},   {"integer", PGL_TYPE_INTEGER}, {"number", PGL_TYPE_NUMBER},
+                 {"boolean", PGL_TYPE_BOOLEAN}, {"null", PGL_TYPE_NULL},       {"object", PGL_TYPE_OBJECT},
+                 {"array", PGL_TYPE_ARRAY}};
+    for (size_t i = 0; name != NULL && i < sizeof TYPES / sizeof TYPES[0]; i++)
+        if (strcmp(name, TYPES[i].name) == 0)
+            return TYPES[i].type;
+    return 0;
+}
+
+static unsigned type_of(const json_t *value) {
+    switch (json_typeof(value)) {
+    case JSON_STRING:
+        return PGL_TYPE_STRING;
+    case JSON_INTEGER:
+        return PGL_TYPE_INTEGER | PGL_TYPE_NUMBER;
+    case JSON_REAL:
+        return PGL_TYPE_NUMBER;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return PGL_TYPE_BOOLEAN;
+    case JSON_NULL:
+        return PGL_TYPE_NULL;
+    case JSON_OBJECT:
+        return PGL_TYPE_OBJECT;
+    case JSON_ARRAY:
+        return PGL_TYPE_ARRAY;
+    }
+    return 0;
+}
+
+/* "#/$defs/NAME", the one kind of reference that stands in tools. */
+static const json_t *referred(const pgl_tool *tool, const char *reference) {
+    static const char *const PREFIX[] = {"#/$defs/", "#/definitions/"};
+    static const char *const MEMBER[] = {"$defs", "definitions"};
+    for (size_t i = 0; i < 2; i++)
+        if (strncmp(reference, PREFIX[i], strlen(PREFIX[i])) == 0)
+            return json_object_get(json_object_get(tool->parameters, MEMBER[i]),
+                                   reference + strlen(PREFIX[i]));
+    return NULL;
+}
+
+static unsigned schema_types(const pgl_tool *tool, const json_t *schema, unsigned depth) {
+    static const char *const CHOICES[] = {"anyOf", "oneOf"};
+    const json_t *type = json_object_get(schema, "type"), *values = json_object_get(schema, "enum");
+    const char *reference = json_string_value(json_object_get(schema, "$ref"));
+    unsigned types = 0;
+    if (depth > 8)
+        return 0;
+    if (json_is_string(type))
+        return type_named(json_string_value(type));
+    for (size_t i = 0; i < json_array_size(type); i++)
+        types |= type_named(json_string_value(json_array_get(type, i)));
+    if (types != 0)
+        return types;
+    if (reference != NULL)
+        return schema_types(tool, referred(tool, reference), depth + 1);
+    for (size_t c = 0; c < 2; c++) {
+        const json_t *list = json_object_get(schema, CHOICES[c]);
+        for (size_t i = 0; i < json_array_size(list); i++)
+            types |= schema_types(tool, json_array_get(list, i), depth + 1);
+    }
+    for (size_t i = 0; i < json_array_size(values); i++)
+        types |= type_of(json_array_get(values, i));
+    const json_t *constant = json_object_get(schema, "const");
+    if (constant != NULL)
+        types |= type_of(constant);
+    if (types == 0 && json_object_get(schema, "properties") != NULL)
+        return PGL_TYPE_OBJECT;
+    if (types == 0 && json_object_get(schema, "items") != NULL)
+        return PGL_TYPE_ARRAY;
+    return types;
+}
+
+unsigned pgl_tool_types(const pgl_tool *tool, const char *key, size_t size) {
+    const json_t *schema = property(tool, key, size);
+    return schema == NULL ? 0 : schema_types(tool, schema, 0);
+}
+
+bool pgl_tool_seen_add(pgl_tool_seen *seen, const char *key, size_t size) {
+    return pgl_map_get(&seen->keys, key, size) == NULL && pgl_map_set(&seen->keys, key, size, seen, NULL);
+}
+
+bool pgl_tool_seen_has(const pgl_tool_seen *seen, const char *key, size_t size) {
+    return pgl_map_get(&seen->keys, key, size) != NULL;
+}
+
+void pgl_tool_seen_clear(pgl_tool_seen *seen) {
+    pgl_map_fini(&seen->keys);
+    seen->keys = (pgl_map)PGL_MAP_INIT;
+}
+
+static bool is_word(const char *text, size_t size, const char *word) {
+    return size == strlen(word) && memcmp(text, word, size) == 0;
+}
+
+bool pgl_tool_put_value(pgl_buf *out, const char *text, size_t size, unsigned types) {
+    while (size > 0 && strchr(" \t\n\r", text[0]) != NULL) {
+        text++;
+        size--;
+    }
+    while (size > 0 && strchr(" \t\n\r", text[size - 1]) != NULL)
+        size--;
+    if ((types & PGL_TYPE_BOOLEAN) != 0 && is_word(text, size, "True"))
+        return pgl_buf_puts(out, "true");
+    if ((types & PGL_TYPE_BOOLEAN) != 0 && is_word(text, size, "False"))
+        return pgl_buf_puts(out, "false");
+    if ((types & PGL_TYPE_NULL) != 0 && is_word(text, size, "None"))
+        return pgl_buf_puts(out, "null");
+    json_t *value = NULL;
+    pgl_json_options options = {.last_wins = true, .allow_nul = true, .replace_surrogates = true};
+    bool fits = pgl_json_parse(text, size, &options, &value, NULL) == PGL_OK && (type_of(value) & types) != 0;
+    json_decref(value);
+    return fits ? pgl_buf_append(out, text, size) : pgl_json_put_string(out, text, size);
+}
