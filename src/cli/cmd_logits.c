@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
 #include "cli/commands.h"
+#include "cli/logits_backend.h"
 #include "cli/logits_ids.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -20,6 +21,7 @@
 
 typedef struct logits_options {
     const char *model, *ids, *out, *backend;
+    uint32_t threads;
     bool exact;
 } logits_options;
 
@@ -30,7 +32,8 @@ typedef struct job {
     pgl_model model;
     pgl_id_lists lists;
     pgl_safetensors_writer *writer;
-    float *logits; /* [piece_tokens, vocab] */
+    pgl_logits_backend *backend; /* NULL: the reference computes */
+    float *logits;               /* [piece_tokens, vocab] */
     size_t piece_tokens;
     uint64_t done_tokens, total_tokens;
     pgl_progress progress;
@@ -82,17 +85,31 @@ static pgl_status write_piece(job *j, size_t n_tokens, pgl_error *err) {
     return status;
 }
 
-static pgl_status reference_list(job *j, size_t number, pgl_error *err) {
+static pgl_status compute_piece(job *j, pgl_reference *seq, const int32_t *ids, size_t n, bool *non_finite,
+                                pgl_error *err) {
+    if (j->backend != NULL)
+        return pgl_logits_backend_step(j->backend, ids, (uint32_t)n, j->logits, non_finite, err);
+    pgl_reference_outputs out = {.logits = j->logits};
+    pgl_status status = pgl_reference_forward(seq, ids, n, &out, err);
+    *non_finite = out.non_finite;
+    return status;
+}
+
+static pgl_status compute_list(job *j, size_t number, pgl_error *err) {
     const pgl_id_list *list = &j->lists.lists[number];
-    pgl_reference *seq;
-    pgl_status status = pgl_reference_open(&j->model, j->options->exact, &seq, err);
+    pgl_reference *seq = NULL;
+    pgl_status status = PGL_OK;
+    if (j->backend != NULL)
+        pgl_logits_backend_restart(j->backend);
+    else
+        status = pgl_reference_open(&j->model, j->options->exact, &seq, err);
     for (size_t at = 0; at < list->n && status == PGL_OK;) {
         size_t n = list->n - at < j->piece_tokens ? list->n - at : j->piece_tokens;
-        pgl_reference_outputs out = {.logits = j->logits};
-        status = pgl_reference_forward(seq, list->ids + at, n, &out, err);
+        bool non_finite = false;
+        status = compute_piece(j, seq, list->ids + at, n, &non_finite, err);
         if (status == PGL_OK)
             status = write_piece(j, n, err);
-        if (out.non_finite && !j->non_finite) {
+        if (non_finite && !j->non_finite) {
             j->non_finite = true;
             j->non_finite_list = number;
         }
@@ -100,6 +117,16 @@ static pgl_status reference_list(job *j, size_t number, pgl_error *err) {
     }
     pgl_reference_close(seq);
     return status;
+}
+
+static pgl_status open_backend(job *j, pgl_error *err) {
+    pgl_logits_backend_options options = {.piece_tokens = (uint32_t)j->piece_tokens,
+                                          .n_threads = j->options->threads};
+    for (size_t i = 0; i < j->lists.n; i++) {
+        if (j->lists.lists[i].n > options.most_tokens)
+            options.most_tokens = (uint32_t)j->lists.lists[i].n; /* within the model's limit */
+    }
+    return pgl_logits_backend_open(&j->model, &options, &j->backend, err);
 }
 
 static pgl_status compute(job *j, pgl_error *err) {
@@ -111,9 +138,13 @@ static pgl_status compute(job *j, pgl_error *err) {
         return pgl_fail(err, PGL_E_MEMORY, "no memory for logits of %zu tokens", j->piece_tokens);
     for (size_t i = 0; i < j->lists.n; i++)
         j->total_tokens += j->lists.lists[i].n;
-    pgl_status status = start_file(j, err);
+    pgl_status status = PGL_OK;
+    if (strcmp(j->options->backend, "cpu") == 0)
+        status = open_backend(j, err);
+    if (status == PGL_OK)
+        status = start_file(j, err);
     for (size_t i = 0; i < j->lists.n && status == PGL_OK; i++)
-        status = reference_list(j, i, err);
+        status = compute_list(j, i, err);
     if (status == PGL_OK) {
         status = pgl_safetensors_finish(j->writer, err);
         j->writer = NULL;
@@ -162,6 +193,7 @@ static int run(const logits_options *options) {
     if (status == PGL_E_CANCELLED)
         code = PGL_EXIT_INTERRUPTED;
     pgl_safetensors_abandon(j->writer);
+    pgl_logits_backend_close(j->backend);
     pgl_id_lists_fini(&j->lists);
     pgl_checkpoint_close(j->checkpoint);
     free(j->logits);
@@ -171,7 +203,7 @@ static int run(const logits_options *options) {
 
 int pgl_cmd_logits(int argc, char **argv) {
     static const char *const backends[] = {"reference", "cpu", NULL};
-    logits_options o = {.backend = "reference"};
+    logits_options o = {0};
     pgl_option options[] = {
         PGL_OPTION_ROW_MODEL(&o.model),
         {.name = "ids",
@@ -190,12 +222,13 @@ int pgl_cmd_logits(int argc, char **argv) {
          .target = &o.backend,
          .value = "NAME",
          .choices = backends,
-         .help = "reference: the scalar forward pass that defines the result, slow\n"
-                 "cpu: the backend that answers requests"},
+         .help = "cpu: the backend that answers requests, unless --exact is given\n"
+                 "reference: the scalar forward pass that defines the result, slow"},
         {.name = "exact",
          .kind = PGL_OPTION_FLAG,
          .target = &o.exact,
-         .help = "reference only: without the format's roundings of activations"},
+         .help = "by the reference, without the format's roundings of activations"},
+        PGL_OPTION_ROW_THREADS(&o.threads),
     };
     pgl_command command = {
         .name = "logits",
@@ -210,9 +243,12 @@ int pgl_cmd_logits(int argc, char **argv) {
         (void)fprintf(stderr, "pergola logits: expected --%s FILE\n", o.ids == NULL ? "ids" : "out");
         return PGL_EXIT_USAGE;
     }
-    if (strcmp(o.backend, "cpu") == 0) {
-        (void)fprintf(stderr, "pergola logits: this build has no backend cpu\n");
+    if (o.exact && o.backend != NULL && strcmp(o.backend, "reference") != 0) {
+        (void)fprintf(stderr, "pergola logits: --exact is computed by --backend reference only, found %s\n",
+                      o.backend);
         return PGL_EXIT_USAGE;
     }
+    if (o.backend == NULL)
+        o.backend = o.exact ? "reference" : "cpu";
     return run(&o);
 }

@@ -48,13 +48,23 @@ def test_exact_logits_are_the_golden_ones(golden, tmp_path):
         assert relative(got, want).max() < 1e-3
 
 
-def test_contract_logits_are_within_their_bounds(golden, tmp_path):
-    result = logits([golden[f"p{i}.ids"].tolist() for i in range(3)], tmp_path / "out.safetensors")
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_contract_logits_are_within_their_bounds(backend, golden, tmp_path):
+    lists = [golden[f"p{i}.ids"].tolist() for i in range(3)]
+    result = logits(lists, tmp_path / "out.safetensors", "--backend", backend)
     assert result.returncode == 0, result.stderr
     tensors = load_file(tmp_path / "out.safetensors")
     errors = numpy.concatenate([relative(tensors[f"logits.{i}"], golden[f"p{i}.logits"]) for i in range(3)])
     assert 1e-3 < numpy.median(errors) < 2e-2
     assert numpy.quantile(errors, 0.9) < 1e-1
+
+
+def test_cpu_and_reference_give_the_same_bits(golden, tmp_path):
+    lists = [golden["p0.ids"].tolist(), golden["p1.ids"].tolist()]
+    for backend in ("cpu", "reference"):
+        result = logits(lists, tmp_path / f"{backend}.safetensors", "--backend", backend, "--threads", "2")
+        assert result.returncode == 0, result.stderr
+    assert (tmp_path / "cpu.safetensors").read_bytes() == (tmp_path / "reference.safetensors").read_bytes()
 
 
 def test_one_list_gives_one_tensor(golden, tmp_path):
@@ -111,7 +121,7 @@ def test_missing_files_and_options_are_named(tmp_path):
 def test_interrupt_leaves_no_file(tmp_path):
     ids = tmp_path / "ids.json"
     ids.write_text(json.dumps([list(range(1000)) * 20]))
-    process = subprocess.Popen([PERGOLA, "logits", "--model", MODEL, "--ids", ids, "--out",
+    process = subprocess.Popen([PERGOLA, "logits", "--model", MODEL, "--backend", "reference", "--ids", ids, "--out",
                                 tmp_path / "out.safetensors"], stderr=subprocess.PIPE, text=True)
     time.sleep(2.5)
     process.send_signal(signal.SIGINT)
