@@ -1,6 +1,6 @@
-# bridge/: the Rust library, built by cargo into the build folder. Only its own sources and lock file make it stale.
+# bridge/: the Rust library, built by cargo, once for all builds. Only its own sources and lock file make it stale.
 find_program(PGL_CARGO NAMES cargo HINTS $ENV{CARGO_HOME}/bin $ENV{HOME}/.cargo/bin REQUIRED)
-set(PGL_BRIDGE_TARGET ${CMAKE_BINARY_DIR}/bridge CACHE PATH "cargo's target folder; builds may share one")
+set(PGL_BRIDGE_TARGET ${CMAKE_SOURCE_DIR}/bridge/target CACHE PATH "cargo's target folder, shared by all builds")
 set(PGL_BRIDGE_ARCHIVE ${PGL_BRIDGE_TARGET}/release/libpergola_bridge.a)
 file(GLOB_RECURSE PGL_BRIDGE_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/bridge/src/*.rs)
 add_custom_command(

@@ -1,1 +1,1 @@
-pgl_layer(constraint LINK pgl_base)
+pgl_layer(constraint LINK pgl_base pgl_bridge)

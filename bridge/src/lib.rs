@@ -1,5 +1,6 @@
 //! The C entry points of `bridge.h`. Each catches panics, so that a fault in here is an error over there.
 
+mod constraint;
 mod context;
 mod generation;
 mod methods;

@@ -1,0 +1,254 @@
+/* Structured output on a vocabulary of single bytes and a few longer tokens: what masks allow is walked, text by text. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "constraint/constraint.h"
+
+/* ids 0..255 are bytes; then a few merges, control tokens and the end tokens. */
+static const char *const MORE[] = {"\": ",        "true",         "\n\n",    "\"a",        "hello",
+                                   "<tool_call>", "</tool_call>", "<think>", "<|im_end|>", "<|endoftext|>"};
+#define N_MORE 10u
+#define N_IDS (256u + N_MORE)
+#define FIRST_CONTROL 261
+#define N_WORDS ((N_IDS + 31) / 32)
+
+static const char *bytes_of(const void *user, int32_t id, size_t *size, bool *control) {
+    const char *single = user;
+    *control = id >= FIRST_CONTROL;
+    if (id < 256) {
+        *size = 1;
+        return single + id;
+    }
+    *size = strlen(MORE[id - 256]);
+    return MORE[id - 256];
+}
+
+static pgl_constraint_vocabulary *vocabulary;
+static char single[256];
+
+static int open_all(void **state) {
+    (void)state;
+    for (int i = 0; i < 256; i++)
+        single[i] = (char)i;
+    const int32_t ends[] = {264, 265};
+    pgl_constraint_tokens tokens = {N_IDS, bytes_of, single, ends, 2};
+    return pgl_constraint_vocabulary_open(&tokens, &vocabulary, NULL) == PGL_OK ? 0 : -1;
+}
+
+static int close_all(void **state) {
+    (void)state;
+    pgl_constraint_vocabulary_close(vocabulary);
+    return 0;
+}
+
+static bool allowed(const uint32_t *mask, int32_t id) {
+    return (mask[id / 32] >> (id % 32) & 1u) != 0;
+}
+
+/* How many bytes of text (with <tool_call> and such taken as control tokens) are accepted, and whether the answer may
+ * end there. The masks are poisoned first. */
+static size_t walk(const pgl_constraint_spec *spec, const char *text, bool *complete) {
+    pgl_constraint *c;
+    pgl_error err;
+    if (pgl_constraint_open(vocabulary, spec, &c, &err) != PGL_OK)
+        fail_msg("%s", err.text);
+    size_t at = 0;
+    *complete = false;
+    for (;;) {
+        uint32_t mask[N_WORDS];
+        memset(mask, 0xA5, sizeof mask);
+        if (pgl_constraint_mask(c, mask, N_WORDS, &err) != PGL_OK)
+            fail_msg("%s", err.text);
+        *complete = allowed(mask, 264);
+        assert_int_equal(allowed(mask, 264), allowed(mask, 265));
+        assert_false(allowed(mask, 263)); /* <think> is in no grammar */
+        if (text[at] == 0)
+            break;
+        int32_t id = (unsigned char)text[at];
+        size_t step = 1;
+        for (int32_t m = FIRST_CONTROL; m < FIRST_CONTROL + 2; m++) {
+            if (strncmp(text + at, MORE[m - 256], strlen(MORE[m - 256])) == 0) {
+                id = m;
+                step = strlen(MORE[m - 256]);
+            }
+        }
+        if (!allowed(mask, id))
+            break;
+        if (pgl_constraint_accept(c, id, &err) != PGL_OK)
+            fail_msg("%s", err.text);
+        at += step;
+    }
+    pgl_constraint_close(c);
+    return at;
+}
+
+static void takes(pgl_constraint_kind kind, const char *grammar, const char *text) {
+    pgl_constraint_spec spec = {.kind = kind, .text = grammar, .size = strlen(grammar)};
+    bool complete;
+    size_t n = walk(&spec, text, &complete);
+    if (n != strlen(text) || !complete)
+        fail_msg("%s: expected to take all of '%s', took %zu bytes, %s", grammar, text, n,
+                 complete ? "complete" : "incomplete");
+}
+
+static void refuses(pgl_constraint_kind kind, const char *grammar, const char *text) {
+    pgl_constraint_spec spec = {.kind = kind, .text = grammar, .size = strlen(grammar)};
+    bool complete;
+    size_t n = walk(&spec, text, &complete);
+    if (n == strlen(text) && complete)
+        fail_msg("%s: expected to refuse '%s'", grammar, text);
+}
+
+static pgl_status status_of(pgl_constraint_kind kind, const char *grammar, pgl_error *err) {
+    pgl_constraint_spec spec = {.kind = kind, .text = grammar, .size = strlen(grammar)};
+    pgl_constraint *c;
+    pgl_status status = pgl_constraint_open(vocabulary, &spec, &c, err);
+    pgl_constraint_close(c);
+    return status;
+}
+
+#define SCHEMA PGL_CONSTRAINT_JSON_SCHEMA
+
+static void schemas_hold_types_bounds_and_required_members(void **state) {
+    (void)state;
+    const char *s =
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":5}},"
+        "\"required\":[\"a\"],\"additionalProperties\":false}";
+    takes(SCHEMA, s, "{\"a\":3}");
+    takes(SCHEMA, s, "\n\n{\"a\": 5}");
+    takes(SCHEMA, s, "{\n  \"a\": 1\n}");
+    refuses(SCHEMA, s, "{\"a\":9}");
+    refuses(SCHEMA, s, "{\"a\":\"3\"}");
+    refuses(SCHEMA, s, "{}");
+    refuses(SCHEMA, s, "{\"a\":3,\"b\":1}");
+    takes(SCHEMA, "{\"type\":\"array\",\"items\":{\"type\":\"string\"}}", "[]");
+    takes(SCHEMA, "true", "{\"x\": [1, null]}");
+    takes(PGL_CONSTRAINT_JSON_OBJECT, "", "{\"x\":{\"y\":[]}}");
+    refuses(PGL_CONSTRAINT_JSON_OBJECT, "", "[1]");
+}
+
+static void references_and_recursion_work(void **state) {
+    (void)state;
+    const char *s = "{\"$defs\":{\"N\":{\"type\":\"object\",\"properties\":{\"v\":{\"$ref\":\"#/$defs/"
+                    "C\"},\"kids\":{\"type\":"
+                    "\"array\",\"items\":{\"$ref\":\"#/$defs/"
+                    "N\"}}},\"required\":[\"v\",\"kids\"],\"additionalProperties\":"
+                    "false},\"C\":{\"enum\":[\"red\",\"blue\",3,null]}},\"$ref\":\"#/$defs/N\"}";
+    takes(SCHEMA, s, "{\"v\":\"red\",\"kids\":[{\"v\":null,\"kids\":[]}]}");
+    refuses(SCHEMA, s, "{\"v\":\"green\",\"kids\":[]}");
+    pgl_error err;
+    assert_int_equal(status_of(SCHEMA,
+                               "{\"$defs\":{\"A\":{\"$ref\":\"#/$defs/B\"},\"B\":{\"$ref\":\"#/$defs/"
+                               "A\"}},\"$ref\":\"#/$defs/A\"}",
+                               &err),
+                     PGL_E_INVALID);
+    assert_int_equal(status_of(SCHEMA, "{\"$ref\":\"http://example.org/x.json\"}", &err), PGL_E_INVALID);
+    assert_int_equal(status_of(SCHEMA, "{\"$ref\":\"#/$defs/none\"}", &err), PGL_E_INVALID);
+}
+
+static void runs_of_blanks_are_bounded(void **state) {
+    (void)state;
+    refuses(SCHEMA, "{\"type\":\"object\"}", "{                                                  \"a\":1}");
+    refuses(SCHEMA, "{}", "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n1");
+    refuses(SCHEMA, "{\"type\":\"object\"}", "{}                    ");
+}
+
+static void lengths_count_code_points_and_escapes_stay_reachable(void **state) {
+    (void)state;
+    const char *s = "{\"type\":\"string\",\"minLength\":2,\"maxLength\":2}";
+    takes(SCHEMA, s, "\"\xC3\xA9\xE6\x97\xA5\"");
+    takes(SCHEMA, s, "\"\\n\\\"\"");
+    refuses(SCHEMA, s, "\"abc\"");
+    takes(SCHEMA, "{\"type\":\"string\"}", "\"\\u00e9\\ud83d\\ude00\\t\"");
+}
+
+static void expressions_choices_and_grammars(void **state) {
+    (void)state;
+    takes(PGL_CONSTRAINT_REGEX, "[0-9]{4}/[a-z]+", "2026/nov");
+    refuses(PGL_CONSTRAINT_REGEX, "[0-9]{4}/[a-z]+", "26/nov");
+    takes(PGL_CONSTRAINT_CHOICE, "[\"yes\", \"no\\n\"]", "no\n");
+    refuses(PGL_CONSTRAINT_CHOICE, "[\"yes\", \"no\"]", "maybe");
+    takes(PGL_CONSTRAINT_LARK, "start: \"a\" b\nb: /[xy]+/\n", "axyx");
+    pgl_error err;
+    assert_int_equal(status_of(PGL_CONSTRAINT_REGEX, "a(b", &err), PGL_E_INVALID);
+    assert_int_equal(status_of(PGL_CONSTRAINT_REGEX, "a\\", &err), PGL_E_INVALID);
+    assert_int_equal(status_of(PGL_CONSTRAINT_LARK, "start: nowhere\n", &err), PGL_E_INVALID);
+    assert_int_equal(status_of(PGL_CONSTRAINT_CHOICE, "[]", &err), PGL_E_INVALID);
+}
+
+static const char TOOLS[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"write\",\"parameters\":{\"type\":\"object\","
+    "\"properties\":{\"path\":"
+    "{\"type\":\"string\"},\"lines\":{\"type\":\"integer\"},\"mode\":{\"type\":\"string\",\"enum\":[\"new\","
+    "\"old\"]}},"
+    "\"required\":[\"path\"]}}},{\"type\":\"function\",\"function\":{\"name\":\"now\"}}]";
+
+static bool call(const char *tool, bool parallel, const char *text) {
+    pgl_constraint_spec spec = {PGL_CONSTRAINT_TOOLS, TOOLS, strlen(TOOLS), tool, parallel};
+    bool complete;
+    return walk(&spec, text, &complete) == strlen(text) && complete;
+}
+
+#define WRITE(body) "<tool_call>\n<function=write>\n" body "</function>\n</tool_call>"
+#define NOW "<tool_call>\n<function=now>\n</function>\n</tool_call>"
+
+static void required_tools_take_the_models_own_form(void **state) {
+    (void)state;
+    assert_true(call(NULL, true, "\n\n" WRITE("<parameter=path>\na</b> <parameter=x>\n{}\n</parameter>\n")));
+    assert_true(call(NULL, true,
+                     WRITE("<parameter=path>\na\n</parameter>\n<parameter=lines>\n12\n</parameter>\n"
+                           "<parameter=mode>\nold\n</parameter>\n")));
+    assert_false(call(NULL, true, WRITE("")));
+    assert_false(call(NULL, true,
+                      WRITE("<parameter=path>\na\n</parameter>\n<parameter=lines>\nmany\n</parameter>\n")));
+    assert_false(call(NULL, true,
+                      WRITE("<parameter=path>\na\n</parameter>\n<parameter=mode>\nother\n</parameter>\n")));
+    assert_true(call(NULL, true, NOW "\n" NOW));
+    assert_false(call(NULL, false, NOW "\n" NOW));
+    assert_true(call("now", false, NOW));
+    assert_false(call("now", false, WRITE("<parameter=path>\na\n</parameter>\n")));
+    assert_false(call(NULL, true, "I will look."));
+    pgl_constraint_spec spec = {PGL_CONSTRAINT_TOOLS, TOOLS, strlen(TOOLS), "gone", false};
+    pgl_constraint *c;
+    pgl_error err;
+    assert_int_equal(pgl_constraint_open(vocabulary, &spec, &c, &err), PGL_E_NOT_FOUND);
+    assert_non_null(strstr(err.text, "gone"));
+}
+
+static void broken_and_deep_schemas_are_refused(void **state) {
+    (void)state;
+    pgl_error err;
+    char deep[4096];
+    size_t n = 0;
+    for (int i = 0; i < 200; i++)
+        n += (size_t)snprintf(deep + n, sizeof deep - n, "{\"not\":");
+    assert_int_equal(status_of(SCHEMA, deep, &err), PGL_E_INVALID);
+    assert_int_equal(status_of(SCHEMA, "[1]", &err), PGL_E_INVALID);
+    assert_int_equal(status_of(SCHEMA, "false", &err), PGL_E_INVALID);
+    assert_int_equal(status_of(SCHEMA, "{\"type\":\"strin\"}", &err), PGL_E_INVALID);
+    assert_int_equal(
+        status_of(SCHEMA, "{\"type\":\"object\",\"x-guidance\":{\"lenient\":true},\"unevaluatedItems\":1}",
+                  &err),
+        PGL_E_INVALID);
+    print_message("%s\n", err.text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(schemas_hold_types_bounds_and_required_members),
+        cmocka_unit_test(references_and_recursion_work),
+        cmocka_unit_test(runs_of_blanks_are_bounded),
+        cmocka_unit_test(lengths_count_code_points_and_escapes_stay_reachable),
+        cmocka_unit_test(expressions_choices_and_grammars),
+        cmocka_unit_test(required_tools_take_the_models_own_form),
+        cmocka_unit_test(broken_and_deep_schemas_are_refused),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
