@@ -26,6 +26,7 @@ typedef enum pgl_exit {
     X(logits, "Look at a model", "full logits of token ids, to a safetensors file")                          \
     X(synth, "Make and measure", "write a random checkpoint in the published layout")                        \
     X(quantize, "Make and measure", "code a 16-bit model into the Escha-W2 format")                          \
+    X(eval, "Make and measure", "perplexity, distance from a reference, multiple choice")                    \
     X(bench, "Make and measure", "measure speed")
 
 #define PGL_COMMAND_DECLARE(name, group, summary) int pgl_cmd_##name(int argc, char **argv);
