@@ -31,20 +31,20 @@ static size_t distance(const char *a, const char *b) {
 }
 
 const char *pgl_nearest(const char *word, const char *const *candidates, size_t n) {
-    const char *best = NULL;
+    size_t best = n;
     size_t length = strlen(word);
     size_t limit = length <= 3 ? 1 : length / 3 + 1;
     for (size_t i = 0; i < n; i++) {
         size_t d = distance(word, candidates[i]);
         if (d <= limit) {
-            best = candidates[i];
+            best = i;
             limit = d > 0 ? d - 1 : 0;
             if (d == 0)
-                return best;
+                break;
         }
     }
-    for (size_t i = 0; best == NULL && length >= 3 && i < n; i++)
+    for (size_t i = 0; best == n && length >= 3 && i < n; i++)
         if (strncmp(word, candidates[i], length) == 0)
-            best = candidates[i];
-    return best;
+            best = i;
+    return best < n ? candidates[best] : NULL;
 }

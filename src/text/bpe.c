@@ -207,7 +207,7 @@ void pgl_bpe_work_fini(pgl_bpe_work *work) {
     free(work->heap);
     free(work->entries);
     free(work->batch);
-    *work = (pgl_bpe_work){0};
+    memset(work, 0, sizeof *work);
 }
 
 static bool work_reserve(pgl_bpe_work *w, size_t n) {
