@@ -157,11 +157,11 @@ typedef enum pgl_request_state {
     PGL_REQUEST_DONE,
 } pgl_request_state;
 
-typedef struct pgl_progress {
+typedef struct pgl_request_view {
     pgl_request_state state;
     uint32_t n_prompt, n_read; /* prompt tokens read, cached ones included */
     uint32_t n_cached, n_generated;
-} pgl_progress;
+} pgl_request_view;
 
 /* Checks everything and hands the request to the engine; *out must be released. PGL_E_INVALID naming the field,
  * PGL_E_CONTEXT with both numbers, PGL_E_BUSY when the queue is full or the engine drains, PGL_E_MEMORY,
@@ -179,7 +179,7 @@ bool pgl_request_wait(pgl_request *request, uint64_t wait_ns);
  * than the steps already submitted. Again, or after the end: nothing happens. */
 void pgl_request_cancel(pgl_request *request);
 
-pgl_progress pgl_request_progress(pgl_request *request);
+pgl_request_view pgl_request_progress(pgl_request *request);
 
 /* Why it ended with PGL_FINISH_ERROR or CANCELLED; PGL_OK before. */
 pgl_status pgl_request_error(pgl_request *request, pgl_error *err);

@@ -326,9 +326,9 @@ void pgl_request_cancel(pgl_request *r) {
     (void)pthread_mutex_unlock(&r->lock);
 }
 
-pgl_progress pgl_request_progress(pgl_request *r) {
+pgl_request_view pgl_request_progress(pgl_request *r) {
     (void)pthread_mutex_lock(&r->lock);
-    pgl_progress progress = {
+    pgl_request_view progress = {
         .state = r->state,
         .n_prompt = r->params.n_prompt,
         .n_read = r->n_read < r->params.n_prompt ? r->n_read : r->params.n_prompt,
