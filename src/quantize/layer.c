@@ -115,7 +115,7 @@ static const pgl_output_tensor *leaf(const pgl_output *output, const pgl_layer_p
                                      const char *suffix) {
     char name[256];
     snprintf(name, sizeof name, "%s%s%s%s", place->prefix, place->base, base, suffix);
-    return pgl_output_find(output, name);
+    return pgl_output_tensor_named(output, name);
 }
 
 static pgl_linear linear_view(const pgl_output *output, const pgl_layer_place *place, const char *base) {

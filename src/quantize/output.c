@@ -44,7 +44,7 @@ pgl_status pgl_output_add(pgl_output *output, const char *name, pgl_dtype dtype,
     return PGL_OK;
 }
 
-const pgl_output_tensor *pgl_output_find(const pgl_output *output, const char *name) {
+const pgl_output_tensor *pgl_output_tensor_named(const pgl_output *output, const char *name) {
     for (size_t i = 0; i < output->n; i++)
         if (strcmp(output->tensors[i]->name, name) == 0)
             return output->tensors[i];

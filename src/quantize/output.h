@@ -22,7 +22,7 @@ void pgl_output_fini(pgl_output *output); /* leaves an empty one */
 pgl_status pgl_output_add(pgl_output *output, const char *name, pgl_dtype dtype, uint32_t n_dims,
                           const uint64_t *dims, pgl_output_tensor **out, pgl_error *err);
 
-const pgl_output_tensor *pgl_output_find(const pgl_output *output, const char *name);
+const pgl_output_tensor *pgl_output_tensor_named(const pgl_output *output, const char *name);
 
 /* base + ".weight" [rows, columns] of the source as an int8 pair under prefix. */
 pgl_status pgl_output_add_int8(pgl_output *output, const pgl_source *source, const char *prefix,
