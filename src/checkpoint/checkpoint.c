@@ -144,6 +144,26 @@ uint64_t pgl_checkpoint_file_bytes(const pgl_checkpoint *checkpoint) {
     return bytes;
 }
 
+uint64_t pgl_checkpoint_used_bytes(const pgl_checkpoint *checkpoint) {
+    uint64_t bytes = 0; /* within the files' sizes: no overflow */
+    for (size_t i = 0; i < checkpoint->set.n_tensors; i++)
+        if (checkpoint->set.tensors[i].role == PGL_TENSOR_USED)
+            bytes += checkpoint->set.tensors[i].entry->bytes;
+    return bytes;
+}
+
+pgl_status pgl_checkpoint_lock(const pgl_checkpoint *checkpoint, pgl_error *err) {
+    for (size_t i = 0; i < checkpoint->set.n_shards; i++) {
+        const pgl_shard *shard = &checkpoint->set.shards[i];
+        pgl_status status = pgl_mapped_lock(&shard->map, err);
+        if (status != PGL_OK) {
+            pgl_error_prefix(err, "%s", shard->file);
+            return status;
+        }
+    }
+    return PGL_OK;
+}
+
 pgl_status pgl_checkpoint_advise(const pgl_checkpoint *checkpoint, const void *data, uint64_t bytes,
                                  pgl_mapped_use use, pgl_error *err) {
     uintptr_t at = (uintptr_t)data;

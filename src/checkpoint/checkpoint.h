@@ -69,5 +69,9 @@ typedef struct pgl_tensor_info {
 size_t pgl_checkpoint_n_tensors(const pgl_checkpoint *checkpoint);
 pgl_tensor_info pgl_checkpoint_tensor(const pgl_checkpoint *checkpoint, size_t i);
 uint64_t pgl_checkpoint_file_bytes(const pgl_checkpoint *checkpoint); /* of all shards */
+uint64_t pgl_checkpoint_used_bytes(const pgl_checkpoint *checkpoint); /* of the tensors that the model uses */
+
+/* Keeps all shards in memory until close (mlock); PGL_E_MEMORY when the system does not allow it. */
+pgl_status pgl_checkpoint_lock(const pgl_checkpoint *checkpoint, pgl_error *err);
 
 #endif

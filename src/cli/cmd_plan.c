@@ -18,16 +18,6 @@ typedef struct plan_options {
     bool json;
 } plan_options;
 
-/* Bytes of the tensors that the model uses. */
-static uint64_t used_bytes(const pgl_checkpoint *checkpoint) {
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < pgl_checkpoint_n_tensors(checkpoint); i++) {
-        pgl_tensor_info tensor = pgl_checkpoint_tensor(checkpoint, i);
-        bytes += tensor.used ? tensor.bytes : 0; /* within the files' size: no overflow */
-    }
-    return bytes;
-}
-
 static bool put_json(const plan_options *o, const char *directory, const pgl_memory_plan *plan,
                      pgl_buf *out) {
     const pgl_plan_request *r = &plan->settled;
@@ -74,7 +64,7 @@ static pgl_status make_plan(const plan_options *o, const pgl_checkpoint *checkpo
                                 .n_slots = o->slots,
                                 .n_snapshots = o->snapshots,
                                 .n_threads = o->threads > 0 ? o->threads : pgl_cpu_count(),
-                                .weights_bytes = used_bytes(checkpoint),
+                                .weights_bytes = pgl_checkpoint_used_bytes(checkpoint),
                                 .budget_bytes = memory.available_bytes};
     if (o->context == 0) {
         uint32_t context;
