@@ -16,7 +16,7 @@ foreach(source ${PGL_UNIT_TESTS})
 endforeach()
 
 # Those with threads worth a run under ThreadSanitizer (scripts/test runs this label alone there).
-foreach(name test_http_server test_backend_threads)
+foreach(name test_engine test_api test_http_server test_backend_threads)
   if(TEST ${name})
     set_property(TEST ${name} APPEND PROPERTY LABELS threads)
   endif()
@@ -29,3 +29,9 @@ foreach(name test_quantize test_quantize_coding test_reference_synthetic test_ba
     set_property(TEST ${name} PROPERTY COST 0)
   endif()
 endforeach()
+
+# The example of the C API, linked as a stranger would link it, and run.
+add_executable(hello ${CMAKE_SOURCE_DIR}/examples/hello.c)
+target_link_libraries(hello PRIVATE libpergola)
+add_test(NAME example_hello COMMAND hello ${CMAKE_SOURCE_DIR}/tests/goldens/tiny-a "What is a trellis?")
+set_tests_properties(example_hello PROPERTIES TIMEOUT 60 PASS_REGULAR_EXPRESSION "[0-9]+ tokens asked, [0-9]+ answered")

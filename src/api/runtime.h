@@ -16,21 +16,22 @@
 #include "checkpoint/config.h"
 #include "engine/engine.h"
 #include "sampling/sampling.h"
-
-struct pgl_tokenizer;
-struct pgl_chat_template;
-struct pgl_model;
+#include "text/chat.h"
+#include "text/tokenizer.h"
 
 typedef struct pgl_runtime pgl_runtime;
 
+/* Zeros take the value said beside them. */
 typedef struct pgl_runtime_options {
-    const char *model;   /* directory of the checkpoint */
-    const char *backend; /* "cpu", "echo" (no model is computed: answers are the requests' forced tokens);
-                              NULL: the best there is */
-    uint32_t context;    /* most tokens of one sequence; 0: the model's limit, or 4,096 when that is more and
-                              memory is not given */
-    uint32_t n_slots;    /* sequences that run at the same time; 0: 1 */
-    uint32_t n_threads;  /* CPU; 0: one for each CPU */
+    const char *model; /* directory of the checkpoint */
+    const char
+        *backend; /* "cpu"; "echo": nothing is computed, answers are the requests' forced tokens; NULL: the
+                            best there is */
+    uint32_t
+        context; /* most tokens of one sequence; 0: PGL_RUNTIME_CONTEXT, or less when the model's limit or
+                            the memory is less */
+    uint32_t n_slots;   /* sequences that run at the same time; 0: 1 */
+    uint32_t n_threads; /* CPU; 0: one for each CPU */
     bool pin_threads;
     uint64_t memory_bytes; /* most memory to use, mapped weights included; 0: what the system has available */
     uint64_t cache_bytes;  /* of it for the prefix cache; 0: chosen */
@@ -39,41 +40,42 @@ typedef struct pgl_runtime_options {
     bool strict;      /* contradictions in the checkpoint are errors */
     uint32_t max_queue;
     uint32_t prefill_chunk; /* 0: the engine's */
-    uint64_t echo_token_ns; /* echo: time of a step */
+    uint64_t echo_step_ns;  /* echo: time of a step */
     const char *force_isa;  /* CPU: "scalar", "avx2", "avx512"; NULL: the best there is */
 
-    /* Called from the opening thread as work advances; fraction 0 .. 1, or below 0 when unknown. May be NULL. */
-    void (*progress)(void *user, const char *what, double fraction);
+    /* Called from the opening thread as work advances: "checking weights", done of total bytes. May be NULL. */
+    void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
     void *user;
 } pgl_runtime_options;
 
-pgl_runtime_options pgl_runtime_defaults(void);
+#define PGL_RUNTIME_CONTEXT 32768u
 
+/* PGL_E_NOT_FOUND, PGL_E_FORMAT, PGL_E_UNSUPPORTED: the checkpoint; PGL_E_INVALID: an option; PGL_E_MEMORY: it does not
+ * fit (the message holds the table); PGL_E_NUMERIC: the model computes nonsense. */
 pgl_status pgl_runtime_open(const pgl_runtime_options *options, pgl_runtime **out, pgl_error *err);
 
-/* All requests must be released before. NULL is allowed. */
+/* Cancels what runs. NULL is allowed. */
 void pgl_runtime_close(pgl_runtime *runtime);
 
 const pgl_config *pgl_runtime_config(const pgl_runtime *runtime);
-const struct pgl_tokenizer *pgl_runtime_tokenizer(const pgl_runtime *runtime);
-const struct pgl_chat_template *
-pgl_runtime_template(const pgl_runtime *runtime); /* NULL: the checkpoint has none */
+const pgl_tokenizer *pgl_runtime_tokenizer(const pgl_runtime *runtime);
+const pgl_chat *pgl_runtime_chat(const pgl_runtime *runtime); /* NULL: the checkpoint has no chat template */
 pgl_engine *pgl_runtime_engine(const pgl_runtime *runtime);
 const pgl_backend_caps *pgl_runtime_caps(const pgl_runtime *runtime);
 
 /* The last part of the directory's path. */
 const char *pgl_runtime_name(const pgl_runtime *runtime);
 
-uint32_t pgl_runtime_context(const pgl_runtime *runtime);
+uint32_t pgl_runtime_context(const pgl_runtime *runtime); /* tokens of prompt and answer */
 uint32_t pgl_runtime_n_vocab(const pgl_runtime *runtime); /* ids that can be sampled */
 
-/* generation_config.json's sampling; where it says nothing, temperature 1 and everything else off. */
+/* generation_config.json's sampling; where it says nothing, temperature 1 and everything else off. seed is 0. */
 pgl_sample_params pgl_runtime_sampling(const pgl_runtime *runtime);
 
 /* End-of-sequence ids. */
 const int32_t *pgl_runtime_stop_ids(const pgl_runtime *runtime, uint32_t *n);
 
-/* The memory table and notes of the checkpoint, lines of text. */
+/* The memory table (empty for echo), and what the checkpoint's reader noted; lines of text. */
 const char *pgl_runtime_plan(const pgl_runtime *runtime);
 const char *pgl_runtime_notes(const pgl_runtime *runtime);
 
