@@ -172,13 +172,16 @@ static void parked_and_resumed_answers_are_the_cold_ones(void **state) {
                                                .snapshot_every = 64};
     assert_int_equal(pgl_engine_open(&engine_options, &engine, &err), PGL_OK);
     uint32_t parked = 0;
-    pgl_request *r[N_CASES];
-    for (uint32_t i = 0; i < N_CASES; i++)
-        assert_int_equal(pgl_engine_submit(engine, &cases[i].params, &r[i], &err), PGL_OK);
-    for (uint32_t i = 0; i < N_CASES; i++) {
-        read_answer(r[i], &warm);
-        expect_same(i, &warm);
-        parked += warm.usage.n_parked;
+    for (int round = 0; round < 10 && parked == 0;
+         round++) { /* who meets whom depends on the machine's load */
+        pgl_request *r[N_CASES];
+        for (uint32_t i = 0; i < N_CASES; i++)
+            assert_int_equal(pgl_engine_submit(engine, &cases[i].params, &r[i], &err), PGL_OK);
+        for (uint32_t i = 0; i < N_CASES; i++) {
+            read_answer(r[i], &warm);
+            expect_same(i, &warm);
+            parked += warm.usage.n_parked;
+        }
     }
     assert_true(parked > 0);
     pgl_engine_close(engine);
