@@ -346,6 +346,7 @@ static void on_end(pgl_connection *connection) {
         return;
     }
     pgl_exchange *exchange = connection->current;
+    hold_body(connection, pgl_http_reader_body(connection->reader)->size);
     exchange->body = pgl_http_reader_take_body(connection->reader);
     connection->held_bytes = 0; /* the exchange gives it back */
     app->on_request(app->user, pgl_exchange_hold(exchange));

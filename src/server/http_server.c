@@ -354,14 +354,14 @@ pgl_status pgl_http_open(const pgl_http_sockets *sockets, const pgl_http_options
     pgl_status status = start_events(server, err);
     if (status == PGL_OK)
         status = start_listening(server, sockets, err);
+    *out = server; /* before the thread starts: its calls into the application may look for it */
     if (status == PGL_OK)
         status = start_thread(server, err);
     if (status != PGL_OK) {
+        *out = NULL;
         free_server(server);
-        return status;
     }
-    *out = server;
-    return PGL_OK;
+    return status;
 }
 
 void pgl_http_drain(pgl_http_server *server) {

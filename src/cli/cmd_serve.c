@@ -1,0 +1,432 @@
+/* pergola serve: opens the runtime, prints what is served and where, waits for a signal, ends in order. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "api/runtime.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "server/server.h"
+
+#define S 1000000000.0
+#define MOST_WORDS 64u
+#define KEY_FILE_BYTES ((size_t)1 << 20)
+
+typedef struct serve_options {
+    const char *model, *host, *backend, *names, *thinking, *keys, *key_file, *origins, *hosts, *log_level;
+    uint32_t port, context, slots, threads, max_queue, max_connections;
+    uint64_t memory, max_body;
+    int prefix_cache;
+    bool lock_memory, allow_no_key;
+    double request_timeout_s, drain_timeout_s, echo_step_ms;
+} serve_options;
+
+/* What lives until the end of the command. */
+typedef struct serving {
+    serve_options options;
+    char model[4096];
+    pgl_http_sockets sockets;
+    bool bound;
+    pgl_runtime *runtime;
+    pgl_server *server;
+    pgl_buf key_file;
+    char *word_text[4]; /* copies that the words below point into */
+    const char *keys[MOST_WORDS + 1], *names[MOST_WORDS], *origins[MOST_WORDS], *hosts[MOST_WORDS];
+    size_t n_keys, n_names, n_origins, n_hosts;
+    pgl_error err;
+} serving;
+
+/* ---- signals: the handler counts, the main thread reads ---- */
+
+static int signal_fd = -1;
+
+static void on_signal(int number) {
+    (void)number;
+    int saved = errno;
+    uint64_t one = 1;
+    if (write(signal_fd, &one, sizeof one) < 0) {
+        /* It is full of signals then: that is enough. */
+    }
+    errno = saved;
+}
+
+static bool catch_signals(void) {
+    signal_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    return signal_fd >= 0 && sigaction(SIGTERM, &action, NULL) == 0 &&
+           sigaction(SIGINT, &action, NULL) == 0 && signal(SIGPIPE, SIG_IGN) != SIG_ERR;
+}
+
+/* Waits for a signal, at most wait_ms (-1: for ever). */
+static bool signalled(int wait_ms) {
+    struct pollfd look = {.fd = signal_fd, .events = POLLIN};
+    uint64_t count;
+    int ready;
+    do
+        ready = poll(&look, 1, wait_ms);
+    while (ready < 0 && errno == EINTR); /* by the very signal: it is counted, and seen the next time round */
+    return ready > 0 && read(signal_fd, &count, sizeof count) == (ssize_t)sizeof count;
+}
+
+/* ---- the command line ---- */
+
+/* "a,b" to words; false when there are too many. */
+static bool split(const char *text, char **copy, const char **words, size_t *n) {
+    if (!text)
+        return true;
+    *copy = pgl_strndup(text, strlen(text));
+    char *rest = *copy;
+    for (char *word = strsep(&rest, ","); word; word = strsep(&rest, ",")) {
+        if (*word == '\0')
+            continue;
+        if (*n == MOST_WORDS)
+            return false;
+        words[(*n)++] = word;
+    }
+    return *copy != NULL;
+}
+
+static pgl_status read_words(serving *s) {
+    const serve_options *o = &s->options;
+    if (!split(o->keys, &s->word_text[0], s->keys, &s->n_keys) ||
+        !split(o->names, &s->word_text[1], s->names, &s->n_names) ||
+        !split(o->origins, &s->word_text[2], s->origins, &s->n_origins) ||
+        !split(o->hosts, &s->word_text[3], s->hosts, &s->n_hosts))
+        return pgl_fail(&s->err, PGL_E_INVALID, "a list on the command line has more than %u entries",
+                        MOST_WORDS);
+    if (!o->key_file)
+        return PGL_OK;
+    pgl_status status = pgl_fs_read(o->key_file, KEY_FILE_BYTES, &s->key_file, &s->err);
+    if (status != PGL_OK) {
+        pgl_error_prefix(&s->err, "--api-key-file");
+        return status;
+    }
+    size_t before = s->n_keys;
+    s->n_keys += pgl_access_split_keys(s->key_file.data, s->keys + before, MOST_WORDS + 1 - before);
+    if (s->n_keys > MOST_WORDS)
+        return pgl_fail(&s->err, PGL_E_INVALID, "--api-key-file: more than %u keys in all", MOST_WORDS);
+    if (s->n_keys == before)
+        return pgl_fail(&s->err, PGL_E_INVALID, "--api-key-file: %s holds no key", o->key_file);
+    return PGL_OK;
+}
+
+static pgl_status check_access(serving *s) {
+    if (s->n_keys > 0 || s->sockets.loopback_only || s->options.allow_no_key)
+        return PGL_OK;
+    return pgl_fail(
+        &s->err, PGL_E_INVALID,
+        "--host %s would let other machines use this server, and it has no API key: give one with --api-key, "
+        "--api-key-file or PERGOLA_API_KEY, or say --allow-no-key",
+        s->options.host);
+}
+
+static void raise_file_limit(void) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == files.rlim_max)
+        return;
+    files.rlim_cur = files.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &files) != 0)
+        pgl_log(PGL_LOG_DEBUG, "serve", "the limit of open files stays where it is: %s", strerror(errno));
+}
+
+/* ---- opening ---- */
+
+static pgl_status open_runtime(serving *s) {
+    const serve_options *o = &s->options;
+    pgl_runtime_options options = {.model = s->model,
+                                   .backend = o->backend,
+                                   .context = o->context,
+                                   .n_slots = o->slots,
+                                   .n_threads = o->threads,
+                                   .memory_bytes = o->memory,
+                                   .no_prefix_cache = o->prefix_cache == 0,
+                                   .lock_memory = o->lock_memory,
+                                   .max_queue = o->max_queue,
+                                   .echo_step_ns = (uint64_t)(o->echo_step_ms * 1e6)};
+    return pgl_runtime_open(&options, &s->runtime, &s->err);
+}
+
+static pgl_status open_server(serving *s) {
+    const serve_options *o = &s->options;
+    pgl_server_options options = {.runtime = s->runtime,
+                                  .sockets = s->sockets,
+                                  .http = pgl_http_default_options(),
+                                  .access = {.keys = s->keys,
+                                             .n_keys = s->n_keys,
+                                             .origins = s->origins,
+                                             .n_origins = s->n_origins,
+                                             .hosts = s->hosts,
+                                             .n_hosts = s->n_hosts,
+                                             .loopback_only = s->sockets.loopback_only},
+                                  .names = s->names,
+                                  .n_names = (uint32_t)s->n_names,
+                                  .thinking = !o->thinking ? -1 : strcmp(o->thinking, "on") == 0,
+                                  .request_timeout_ns = (uint64_t)(o->request_timeout_s * S)};
+    options.http.limits.max_body_bytes = (size_t)o->max_body;
+    options.http.max_connections = o->max_connections;
+    s->bound = false; /* the server closes the sockets from here on */
+    return pgl_server_open(&options, &s->server, &s->err);
+}
+
+static void print_lines(const char *name, const char *text) {
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        (void)printf("  %-10s %.*s\n", name, (int)n, text);
+        text += n + (text[n] == '\n');
+        name = "";
+    }
+}
+
+static void print_block(const serving *s) {
+    const serve_options *o = &s->options;
+    const pgl_backend_caps *caps = pgl_runtime_caps(s->runtime);
+    const char *host = strcmp(o->host, "0.0.0.0") == 0 || strcmp(o->host, "::") == 0 ? "127.0.0.1" : o->host;
+    bool six = strchr(host, ':') != NULL;
+    (void)printf("pergola " PGL_VERSION " serves %s\n",
+                 s->n_names ? s->names[0] : pgl_runtime_name(s->runtime));
+    (void)printf("  %-10s %s\n", "model", s->model);
+    (void)printf("  %-10s %s: %s\n", "compute", caps->name, caps->detail);
+    (void)printf("  %-10s %u tokens a conversation, %u at the same time, prefix cache %s\n", "context",
+                 pgl_runtime_context(s->runtime), caps->n_slots, o->prefix_cache == 0 ? "off" : "on");
+    print_lines("memory", pgl_runtime_plan(s->runtime));
+    print_lines("notes", pgl_runtime_notes(s->runtime));
+    if (s->n_keys > 0)
+        (void)printf("  %-10s with an API key (%zu in use)\n", "access", s->n_keys);
+    else
+        (void)printf("  %-10s no API key: %s\n", "access",
+                     s->sockets.loopback_only ? "programs on this machine only"
+                                              : "EVERYONE who reaches this port");
+    (void)printf("  %-10s http://%s%s%s:%u/v1\n", "address", six ? "[" : "", host, six ? "]" : "",
+                 s->sockets.port);
+    (void)printf("ready; Ctrl-C ends it\n");
+    (void)fflush(stdout);
+}
+
+/* ---- the end ---- */
+
+/* The first signal drains, the second cuts what is left. */
+static void wait_for_end(serving *s) {
+    signalled(-1);
+    pgl_log(PGL_LOG_INFO, "serve", "ending: no new requests, those that run may finish");
+    pgl_server_start_drain(s->server);
+    uint64_t end = pgl_now_ns() + (uint64_t)(s->options.drain_timeout_s * S);
+    while (!pgl_server_wait_idle(s->server, 50000000)) {
+        if (signalled(0) || pgl_now_ns() >= end) {
+            pgl_log(PGL_LOG_WARN, "serve", "cutting what still runs");
+            return;
+        }
+    }
+}
+
+static void close_all(serving *s) {
+    pgl_server_close(s->server);
+    pgl_runtime_close(s->runtime);
+    if (s->bound)
+        pgl_http_unbind(&s->sockets);
+    for (size_t i = 0; i < PGL_COUNT(s->word_text); i++) {
+        if (s->word_text[i])
+            explicit_bzero(s->word_text[i], strlen(s->word_text[i]));
+        free(s->word_text[i]);
+    }
+    if (s->key_file.data)
+        explicit_bzero(s->key_file.data, s->key_file.size);
+    pgl_buf_fini(&s->key_file);
+}
+
+static pgl_status serve(serving *s) {
+    pgl_status status = read_words(s);
+    if (status == PGL_OK)
+        status = pgl_find_model(s->options.model, s->model, sizeof s->model, &s->err);
+    /* The port before the model: one that is taken is said at once. */
+    if (status == PGL_OK)
+        status = pgl_http_bind(s->options.host, (uint16_t)s->options.port, &s->sockets, &s->err);
+    if (status != PGL_OK)
+        return status;
+    s->bound = true;
+    status = check_access(s);
+    if (status == PGL_OK)
+        status = open_runtime(s);
+    if (status == PGL_OK && !catch_signals())
+        status = pgl_fail(&s->err, PGL_E_IO, "signals cannot be caught: %s", strerror(errno));
+    if (status == PGL_OK)
+        status = open_server(s);
+    if (status != PGL_OK)
+        return status;
+    print_block(s);
+    wait_for_end(s);
+    return PGL_OK;
+}
+
+int pgl_cmd_serve(int argc, char **argv) {
+    static const char *const on_off[] = {"on", "off", NULL};
+    static const char *const levels[] = {"error", "warn", "info", "debug", NULL};
+    static serving s;
+    s.options = (serve_options){.host = "127.0.0.1",
+                                .port = 8000,
+                                .slots = 1,
+                                .max_queue = 64,
+                                .max_connections = 1024,
+                                .max_body = 32 << 20,
+                                .prefix_cache = -1,
+                                .log_level = "info",
+                                .drain_timeout_s = 30};
+    serve_options *o = &s.options;
+    pgl_option options[] = {
+        PGL_OPTION_ROW_MODEL(&o->model),
+        {.name = "host",
+         .kind = PGL_OPTION_STRING,
+         .target = &o->host,
+         .value = "HOST",
+         .env = "PERGOLA_HOST",
+         .help = "name or address to listen on (127.0.0.1)"},
+        {.name = "port",
+         .letter = 'p',
+         .kind = PGL_OPTION_U32,
+         .target = &o->port,
+         .value = "N",
+         .env = "PERGOLA_PORT",
+         .min = 0,
+         .max = 65535,
+         .help = "port to listen on (8000); 0 picks a free one"},
+        PGL_OPTION_ROW_CONTEXT(&o->context),
+        PGL_OPTION_ROW_SLOTS(&o->slots),
+        PGL_OPTION_ROW_MEMORY(&o->memory),
+        PGL_OPTION_ROW_THREADS(&o->threads),
+        PGL_OPTION_ROW_BACKEND(&o->backend),
+        {.name = "served-model-name",
+         .kind = PGL_OPTION_STRING,
+         .target = &o->names,
+         .value = "NAME[,NAME]",
+         .env = "PERGOLA_SERVED_MODEL_NAME",
+         .help = "names of the model in the API (the directory's name)"},
+        {.name = "thinking",
+         .kind = PGL_OPTION_CHOICE,
+         .target = &o->thinking,
+         .choices = on_off,
+         .value = "on|off",
+         .env = "PERGOLA_THINKING",
+         .help = "for requests that do not say (as the model's template has it)"},
+        {.name = "prefix-cache",
+         .kind = PGL_OPTION_SWITCH,
+         .target = &o->prefix_cache,
+         .env = "PERGOLA_PREFIX_CACHE",
+         .help = "keep what earlier prompts have in common (on)"},
+        {.name = "max-queue",
+         .kind = PGL_OPTION_U32,
+         .target = &o->max_queue,
+         .value = "N",
+         .env = "PERGOLA_MAX_QUEUE",
+         .min = 1,
+         .max = 65536,
+         .help = "requests that may wait (64); more are told to come again"},
+        {.name = "request-timeout",
+         .kind = PGL_OPTION_REAL,
+         .target = &o->request_timeout_s,
+         .value = "S",
+         .env = "PERGOLA_REQUEST_TIMEOUT",
+         .min = 0,
+         .max = 1e6,
+         .help = "seconds that a request may take; 0: no limit"},
+        {.name = "api-key",
+         .kind = PGL_OPTION_STRING,
+         .target = &o->keys,
+         .value = "KEY[,KEY]",
+         .env = "PERGOLA_API_KEY",
+         .help = "requests must carry one of these; better kept in the environment or a file"},
+        {.name = "api-key-file",
+         .kind = PGL_OPTION_STRING,
+         .target = &o->key_file,
+         .value = "FILE",
+         .env = "PERGOLA_API_KEY_FILE",
+         .help = "the same, one key a line"},
+        {.name = "allow-no-key",
+         .kind = PGL_OPTION_FLAG,
+         .target = &o->allow_no_key,
+         .help = "listen to other machines without a key"},
+        {.name = "allow-host",
+         .kind = PGL_OPTION_STRING,
+         .target = &o->hosts,
+         .value = "NAME[,NAME]",
+         .env = "PERGOLA_ALLOW_HOST",
+         .help = "without a key: further names that the Host header may have"},
+        {.name = "cors-origin",
+         .kind = PGL_OPTION_STRING,
+         .target = &o->origins,
+         .value = "URL[,URL]",
+         .env = "PERGOLA_CORS_ORIGIN",
+         .help = "pages that may use this server from a browser; *: every one"},
+        {.name = "max-body",
+         .kind = PGL_OPTION_SIZE,
+         .target = &o->max_body,
+         .value = "SIZE",
+         .env = "PERGOLA_MAX_BODY",
+         .min = 1024,
+         .max = 1 << 30,
+         .help = "largest request body (32M)"},
+        {.name = "max-connections",
+         .kind = PGL_OPTION_U32,
+         .target = &o->max_connections,
+         .value = "N",
+         .env = "PERGOLA_MAX_CONNECTIONS",
+         .min = 1,
+         .max = 65536,
+         .help = "open connections (1024)"},
+        {.name = "drain-timeout",
+         .kind = PGL_OPTION_REAL,
+         .target = &o->drain_timeout_s,
+         .value = "S",
+         .env = "PERGOLA_DRAIN_TIMEOUT",
+         .min = 0,
+         .max = 86400,
+         .help = "seconds for running answers to finish after SIGTERM or Ctrl-C (30)"},
+        {.name = "echo-step-ms",
+         .kind = PGL_OPTION_REAL,
+         .target = &o->echo_step_ms,
+         .value = "MS",
+         .min = 0,
+         .max = 60000,
+         .help = "with --backend echo, which answers what was asked: time for each token (0)"},
+        {.name = "mlock",
+         .kind = PGL_OPTION_FLAG,
+         .target = &o->lock_memory,
+         .help = "keep the weights in memory"},
+        {.name = "log-level",
+         .kind = PGL_OPTION_CHOICE,
+         .target = &o->log_level,
+         .choices = levels,
+         .value = "LEVEL",
+         .env = "PERGOLA_LOG_LEVEL",
+         .help = "error, warn, info or debug, on standard error (info)"},
+    };
+    pgl_command command = {
+        .name = "serve",
+        .summary = "Answers an OpenAI-compatible HTTP API: chat, completions, models, metrics.",
+        .description = "Point any OpenAI client at http://HOST:PORT/v1. GET /health needs no key.",
+        .options = options,
+        .n_options = PGL_COUNT(options)};
+    int code;
+    if (!pgl_options_parse(&command, argc, argv, &code))
+        return code;
+    pgl_log_level level = PGL_LOG_INFO;
+    if (pgl_log_level_of(o->log_level, &level))
+        pgl_log_setup(level, false, STDERR_FILENO);
+    raise_file_limit();
+    pgl_status status = serve(&s);
+    if (status != PGL_OK)
+        code = pgl_cli_fail("serve", &s.err);
+    else
+        code = PGL_EXIT_OK;
+    close_all(&s);
+    return code;
+}

@@ -1,0 +1,217 @@
+/* POST /v1/chat/completions. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/chat_prompt.h"
+#include "server/generation.h"
+#include "server/logprobs.h"
+
+/* ---- the dialect ---- */
+
+static void put_head(const pgl_generation *gen, const char *object, pgl_out *out) {
+    pgl_out_raw(out, "{\"id\":");
+    pgl_out_str(out, gen->id);
+    pgl_out_printf(out, ",\"object\":\"%s\",\"created\":%lld,\"model\":", object, (long long)gen->created);
+    pgl_out_str(out, gen->server->names[0]);
+    pgl_out_raw(out, ",\"choices\":[");
+}
+
+/* Entries of tokens that no chunk has carried yet. */
+static void put_logprobs(const pgl_generation *gen, pgl_choice *choice, pgl_out *out) {
+    pgl_out *list = &choice->logprobs[0];
+    if (!gen->params.logprobs) {
+        pgl_out_raw(out, ",\"logprobs\":null");
+        return;
+    }
+    pgl_out_raw(out, ",\"logprobs\":{\"content\":[");
+    pgl_out_bytes(out, pgl_buf_text(&list->buf), list->buf.size);
+    pgl_out_raw(out, "],\"refusal\":null}");
+    pgl_out_clear(list);
+    choice->n_logprobs = 0;
+}
+
+static void logprob(pgl_generation *gen, pgl_choice *choice, const pgl_event *event) {
+    uint32_t n_top = gen->params.top_logprobs > 0 ? (uint32_t)gen->params.top_logprobs : 0;
+    if (choice->n_logprobs++ > 0)
+        pgl_out_raw(&choice->logprobs[0], ",");
+    pgl_put_chat_logprob(gen->server->tokenizer, event, n_top, &choice->logprobs[0]);
+}
+
+static void put_stop_reason(const pgl_choice *choice, pgl_out *out) {
+    pgl_out_raw(out, ",\"finish_reason\":");
+    pgl_out_str(out, choice->finish);
+    pgl_out_raw(out, ",\"stop_reason\":");
+    pgl_out_str(out, choice->stop_text);
+}
+
+static void open_chunk(const pgl_generation *gen, const pgl_choice *choice, pgl_out *out) {
+    pgl_out_raw(out, "data: ");
+    put_head(gen, "chat.completion.chunk", out);
+    pgl_out_printf(out, "{\"index\":%u,\"delta\":{", choice->index);
+}
+
+static void close_chunk(const pgl_generation *gen, pgl_choice *choice, pgl_out *out) {
+    pgl_out_raw(out, "}");
+    put_logprobs(gen, choice, out);
+    put_stop_reason(choice, out);
+    pgl_out_printf(out, "}]%s}\n\n", gen->params.include_usage ? ",\"usage\":null" : "");
+}
+
+/* The first chunk of a choice, without any of its tokens. */
+static void put_role(pgl_generation *gen, pgl_choice *choice, pgl_out *out) {
+    if (choice->begun)
+        return;
+    choice->begun = true;
+    open_chunk(gen, choice, out);
+    pgl_out_raw(out, "\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null");
+    pgl_out_printf(out, "}]%s}\n\n", gen->params.include_usage ? ",\"usage\":null" : "");
+}
+
+static void put_text(const char *name, const pgl_delta *piece, pgl_out *out) {
+    pgl_out_printf(out, "\"%s\":", name);
+    pgl_out_string(out, piece->text, piece->size);
+}
+
+static void delta(pgl_generation *gen, pgl_choice *choice, const pgl_delta *piece, pgl_out *out) {
+    put_role(gen, choice, out);
+    open_chunk(gen, choice, out);
+    switch (piece->kind) {
+    case PGL_DELTA_CONTENT:
+        put_text("content", piece, out);
+        break;
+    case PGL_DELTA_REASONING:
+        put_text("reasoning_content", piece, out);
+        pgl_out_raw(out, ",");
+        put_text("reasoning", piece, out);
+        break;
+    case PGL_DELTA_CALL:
+        pgl_out_printf(out, "\"tool_calls\":[{\"index\":%u,\"id\":", piece->call);
+        pgl_out_str(out, piece->id);
+        pgl_out_raw(out, ",\"type\":\"function\",\"function\":{");
+        put_text("name", piece, out);
+        pgl_out_raw(out, ",\"arguments\":\"\"}}]");
+        break;
+    case PGL_DELTA_ARGUMENTS:
+        pgl_out_printf(out, "\"tool_calls\":[{\"index\":%u,\"function\":{", piece->call);
+        put_text("arguments", piece, out);
+        pgl_out_raw(out, "}}]");
+        break;
+    }
+    close_chunk(gen, choice, out);
+}
+
+static void finish(pgl_generation *gen, pgl_choice *choice, pgl_out *out) {
+    put_role(gen, choice, out);
+    open_chunk(gen, choice, out);
+    close_chunk(gen, choice, out);
+}
+
+static void tail(pgl_generation *gen, pgl_out *out) {
+    if (gen->params.include_usage) {
+        pgl_gen_usage usage = pgl_generation_usage(gen);
+        pgl_out_raw(out, "data: ");
+        put_head(gen, "chat.completion.chunk", out);
+        pgl_out_raw(out, "],\"usage\":");
+        pgl_put_usage(&usage, out);
+        pgl_out_raw(out, "}\n\n");
+    }
+    pgl_out_raw(out, "data: [DONE]\n\n");
+}
+
+static void failure(pgl_generation *gen, const pgl_refusal *err, pgl_out *out) {
+    (void)gen;
+    pgl_out_raw(out, "data: ");
+    out->failed = !pgl_refusal_write(err, &out->buf) || out->failed;
+    pgl_out_raw(out, "\n\ndata: [DONE]\n\n");
+}
+
+static void put_message(const pgl_choice *choice, pgl_out *out) {
+    pgl_out_raw(out, "{\"role\":\"assistant\",\"content\":");
+    if (choice->content.size > 0 || choice->n_calls == 0)
+        pgl_out_string(out, pgl_buf_text(&choice->content), choice->content.size);
+    else
+        pgl_out_raw(out, "null");
+    pgl_out_raw(out, ",\"refusal\":null");
+    if (choice->reasoning.size > 0) {
+        pgl_out_raw(out, ",\"reasoning_content\":");
+        pgl_out_string(out, choice->reasoning.data, choice->reasoning.size);
+        pgl_out_raw(out, ",\"reasoning\":");
+        pgl_out_string(out, choice->reasoning.data, choice->reasoning.size);
+    }
+    if (choice->n_calls > 0) {
+        pgl_out_raw(out, ",\"tool_calls\":[");
+        pgl_out_bytes(out, pgl_buf_text(&choice->calls.buf), choice->calls.buf.size);
+        pgl_out_raw(out, "]");
+    }
+    pgl_out_raw(out, "}");
+}
+
+static void whole(pgl_generation *gen, pgl_out *out) {
+    pgl_gen_usage usage = pgl_generation_usage(gen);
+    put_head(gen, "chat.completion", out);
+    for (uint32_t i = 0; i < gen->n_choices; i++) {
+        pgl_choice *choice = &gen->choices[i];
+        pgl_out_printf(out, "%s{\"index\":%u,\"message\":", i ? "," : "", i);
+        put_message(choice, out);
+        put_logprobs(gen, choice, out);
+        put_stop_reason(choice, out);
+        pgl_out_raw(out, "}");
+    }
+    pgl_out_raw(out, "],\"usage\":");
+    pgl_put_usage(&usage, out);
+    pgl_out_raw(out, "}");
+}
+
+static const pgl_dialect dialect = {
+    .logprob = logprob, .delta = delta, .finish = finish, .tail = tail, .failure = failure, .whole = whole};
+
+/* ---- the handler ---- */
+
+static bool prepare(pgl_generation *gen, pgl_refusal *err) {
+    pgl_server *server = gen->server;
+    pgl_chat_prompt prompt = {0};
+    bool fine = pgl_params_read(gen->body, PGL_PARAM_CHAT, server->n_vocab, gen->arena, &gen->params, err) &&
+                pgl_check_model(server, gen->params.model, err);
+    gen->prompts = pgl_arena_new(gen->arena, 1, sizeof *gen->prompts);
+    if (fine && !gen->prompts)
+        fine = pgl_refuse(err, 500, "out_of_memory", NULL, "no memory for this request");
+    fine = fine && pgl_render_chat(server, gen->exchange, gen->body, &gen->params, &prompt, err);
+    if (fine) {
+        pgl_gen_prompt *own = &gen->prompts[gen->n_prompts++];
+        own->ids = prompt.ids; /* moved */
+        prompt.ids = (pgl_ids){0};
+        own->in_thought = prompt.in_thought;
+        own->continued = prompt.continued;
+        own->turns = pgl_arena_new(gen->arena, prompt.n_turns, sizeof *own->turns);
+        for (size_t i = 0; own->turns && i < prompt.n_turns; i++)
+            if (prompt.turns[i] > 0 && prompt.turns[i] < own->ids.count)
+                own->turns[own->n_turns++] = prompt.turns[i];
+    }
+    if (fine && server->echo)
+        fine = pgl_echo_tokens(server, gen->body, &gen->prompts[0].forced, err);
+    pgl_chat_prompt_fini(&prompt);
+    return fine;
+}
+
+void pgl_handle_chat(pgl_server *server, pgl_exchange *exchange) {
+    pgl_refusal err;
+    json_t *body = pgl_read_body(exchange, &err);
+    if (!body) {
+        pgl_answer_error(exchange, &err);
+        pgl_exchange_release(exchange);
+        return;
+    }
+    pgl_generation *gen = pgl_generation_open(server, exchange, body, &dialect, "chatcmpl");
+    if (!gen)
+        return;
+    if (!prepare(gen, &err)) {
+        pgl_generation_refuse(gen, &err);
+        return;
+    }
+    const pgl_buf *text = pgl_exchange_body(exchange);
+    pgl_choice_text_options options = {.chat = true};
+    if (gen->params.tool_choice != PGL_TOOL_CHOICE_NONE &&
+        json_array_size(json_object_get(body, "tools")) > 0)
+        options.tools = pgl_json_raw_member((pgl_json_span){pgl_buf_text(text), text->size}, "tools");
+    pgl_generation_start(gen, &options);
+}

@@ -1,0 +1,113 @@
+/* What the routes share. */
+#ifndef PGL_SERVER_SERVER_IMPL_H
+#define PGL_SERVER_SERVER_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "server/json_out.h"
+#include "server/metrics.h"
+#include "server/params.h"
+#include "server/refusal.h"
+#include "server/server.h"
+#include "server/worker.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
+
+typedef struct pgl_generation pgl_generation;
+
+struct pgl_server {
+    /* fixed after open */
+    pgl_runtime *runtime;
+    pgl_engine *engine;
+    const pgl_tokenizer *tokenizer;
+    const pgl_chat *chat; /* NULL: the checkpoint has no template */
+    pgl_access *access;
+    pgl_workers *workers;
+    pgl_metrics *metrics;
+    pgl_http_server *http;
+    char **names;
+    uint32_t n_names;
+    uint32_t context, n_vocab;
+    int thinking;
+    bool echo; /* nothing is computed: answers are forced */
+    uint64_t request_timeout_ns;
+    int64_t created; /* seconds since 1970: of the models list */
+    pgl_sample_params sampling;
+
+    atomic_bool draining;
+
+    /* the thread that ends requests whose time is up */
+    pthread_t watch;
+    pthread_mutex_t watch_lock;
+    pthread_cond_t watch_changed;
+    pgl_generation *first_watched; /* guarded by watch_lock */
+    bool watch_stop, watch_runs;
+};
+
+/* ---- routes ---- */
+
+typedef enum pgl_scope {
+    PGL_SCOPE_OPEN, /* needs no key */
+    PGL_SCOPE_KEY,
+} pgl_scope;
+
+typedef enum pgl_route_flags {
+    PGL_ROUTE_INLINE = 1,        /* so little work that the I/O thread does it */
+    PGL_ROUTE_WHEN_DRAINING = 2, /* answered although the server is about to end */
+} pgl_route_flags;
+
+/* The handler gets the exchange's reference and sees to it that an answer comes and the reference is released. */
+typedef void (*pgl_handler)(pgl_server *server, pgl_exchange *exchange);
+
+typedef struct pgl_route {
+    const char *method; /* GET stands for HEAD too */
+    const char *path;   /* a path that ends in slash and star: and anything behind it */
+    pgl_scope scope;
+    unsigned flags;
+    bool body; /* takes one, of at most what the options say */
+    pgl_handler handler;
+    const char *summary;
+} pgl_route;
+
+const pgl_route *pgl_routes(size_t *n);
+
+/* The route for a path (without its last slash), of any method when method is NULL. */
+const pgl_route *pgl_route_find(const char *method, const char *path);
+
+/* "GET, HEAD, OPTIONS" of a path. */
+void pgl_route_allow(const char *path, char *out, size_t capacity);
+
+/* What stands behind the prefix of a route that ends in a star, decoded. */
+bool pgl_route_rest(const pgl_route *route, const char *path, char *out, size_t capacity);
+
+/* ---- answers ---- */
+
+void pgl_answer_error(pgl_exchange *exchange, const pgl_refusal *err);
+
+/* Parses the body as a JSON object. NULL, with the error filled, when it is none. */
+json_t *pgl_read_body(pgl_exchange *exchange, pgl_refusal *err);
+
+/* One rule for every route: absent or empty is the served model, another name is 404. */
+bool pgl_check_model(const pgl_server *server, const char *name, pgl_refusal *err);
+
+/* Waits for or runs a generation: generation.h. */
+
+/* ---- handlers ---- */
+
+void pgl_handle_root(pgl_server *server, pgl_exchange *exchange);
+void pgl_handle_health(pgl_server *server, pgl_exchange *exchange);
+void pgl_handle_ready(pgl_server *server, pgl_exchange *exchange);
+void pgl_handle_version(pgl_server *server, pgl_exchange *exchange);
+void pgl_handle_models(pgl_server *server, pgl_exchange *exchange);
+void pgl_handle_model(pgl_server *server, pgl_exchange *exchange);
+void pgl_handle_props(pgl_server *server, pgl_exchange *exchange);
+void pgl_handle_slots(pgl_server *server, pgl_exchange *exchange);
+void pgl_handle_metrics(pgl_server *server, pgl_exchange *exchange);
+void pgl_handle_tokenize(pgl_server *server, pgl_exchange *exchange);
+void pgl_handle_detokenize(pgl_server *server, pgl_exchange *exchange);
+void pgl_handle_apply_template(pgl_server *server, pgl_exchange *exchange);
+void pgl_handle_chat(pgl_server *server, pgl_exchange *exchange);
+void pgl_handle_completions(pgl_server *server, pgl_exchange *exchange);
+
+#endif
