@@ -563,6 +563,30 @@ static void bodies_together_are_bounded(void **state) {
     stop(&self);
 }
 
+static void bodies_that_were_answered_are_not_counted_any_more(void **state) {
+    (void)state;
+    app self;
+    pgl_http_options options = pgl_http_default_options();
+    start(&self, &options);
+    int fd = dial(&self);
+    for (int i = 0; i < 4; i++) {
+        say(fd, "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc");
+        usleep(20000);
+        say(fd, "def");
+        usleep(20000);
+        say(fd, "ghi");
+        expect_answer(fd, "\r\n\r\nabcdefghi");
+        say(fd, "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc");
+        expect_answer(fd, "\r\n\r\nabc");
+    }
+    close(fd);
+    uint64_t end = pgl_now_ns() + patience_ms() * MS;
+    while (pgl_http_get_figures(self.server).exchanges > 0 && pgl_now_ns() < end)
+        usleep(1000);
+    assert_int_equal(pgl_http_get_figures(self.server).held_body_bytes, 0);
+    stop(&self);
+}
+
 static void draining_finishes_what_runs_and_takes_nothing_new(void **state) {
     (void)state;
     app self;
@@ -674,6 +698,7 @@ int main(void) {
         cmocka_unit_test(slow_heads_bodies_and_idle_connections_end),
         cmocka_unit_test(idle_connections_make_room_at_the_limit),
         cmocka_unit_test(bodies_together_are_bounded),
+        cmocka_unit_test(bodies_that_were_answered_are_not_counted_any_more),
         cmocka_unit_test(draining_finishes_what_runs_and_takes_nothing_new),
         cmocka_unit_test(closing_drops_what_runs_and_tells_it),
         cmocka_unit_test(request_ids_come_back_when_they_are_harmless),
