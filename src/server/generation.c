@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "server/think_budget.h"
+#include "server/answer_mask.h"
 
 #define WRITE_BYTES ((size_t)16 << 10) /* events are handed on when so many bytes have gathered */
 
@@ -150,6 +150,7 @@ static void free_generation(pgl_generation *gen) {
         pgl_ids_fini(&gen->prompts[i].ids);
         pgl_ids_fini(&gen->prompts[i].forced);
     }
+    pgl_constraint_close(gen->form);
     pgl_out_fini(&gen->out);
     json_decref(gen->body);
     pgl_arena_close(gen->arena);
@@ -261,6 +262,53 @@ static bool stop_ids(pgl_generation *gen, pgl_request_params *request) {
     return true;
 }
 
+/* Compiles the answer's form. */
+static bool open_form(pgl_generation *gen, pgl_refusal *err) {
+    pgl_gen_params *params = &gen->params;
+    pgl_error why;
+    if (params->tool_choice == PGL_TOOL_CHOICE_REQUIRED) {
+        if (params->form.given)
+            return pgl_refuse_field(err, "tool_choice", "tool_choice demands a call, and %s another form",
+                                    params->form.param);
+        if (!gen->tools.text)
+            return pgl_refuse_field(err, "tool_choice", "tool_choice demands a call, and there are no tools");
+        params->form = (pgl_answer_form){.given = true,
+                                         .param = "tool_choice",
+                                         .spec = {.kind = PGL_CONSTRAINT_TOOLS,
+                                                  .text = gen->tools.text,
+                                                  .size = gen->tools.size,
+                                                  .tool = params->tool_name,
+                                                  .parallel_tools = params->parallel_tool_calls}};
+    }
+    if (!params->form.given || gen->server->echo)
+        return true;
+    if (!gen->server->vocabulary)
+        return pgl_refuse(err, 400, "unsupported", params->form.param,
+                          "this model has no end token, so that a form cannot be enforced");
+    pgl_status status = pgl_constraint_open(gen->server->vocabulary, &params->form.spec, &gen->form, &why);
+    if (status == PGL_E_NOT_FOUND)
+        return pgl_refuse_field(err, params->form.param, "%s", why.text);
+    return status == PGL_OK || pgl_refuse_status(err, &why, params->form.param);
+}
+
+static pgl_status open_mask(const pgl_generation *gen, const pgl_gen_prompt *prompt,
+                            pgl_request_params *request, pgl_error *err) {
+    pgl_answer_mask_options options = {.tokenizer = gen->server->tokenizer,
+                                       .n_vocab = gen->server->n_vocab,
+                                       .in_thought = prompt->in_thought,
+                                       .budget_tokens = gen->params.thinking_budget,
+                                       .stop_ids = request->stop_ids,
+                                       .n_stop_ids = request->n_stop_ids};
+    pgl_status status = PGL_OK;
+    if (gen->form)
+        status = pgl_constraint_again(gen->form, &options.constraint, err);
+    if (status == PGL_OK)
+        status = pgl_answer_mask_open(&options, &request->mask, err);
+    if (status != PGL_OK)
+        pgl_constraint_close(options.constraint);
+    return status;
+}
+
 static pgl_status submit_choice(pgl_generation *gen, pgl_choice *choice, const pgl_request_params *common,
                                 pgl_error *err) {
     const pgl_gen_prompt *prompt = &gen->prompts[choice->prompt];
@@ -277,14 +325,10 @@ static pgl_status submit_choice(pgl_generation *gen, pgl_choice *choice, const p
     uint32_t room = gen->server->context - request.n_prompt;
     int64_t limit = gen->params.max_tokens;
     request.max_tokens = limit < 0 || limit > room ? room : (uint32_t)limit;
-    if (gen->params.thinking_budget >= 0 && prompt->in_thought) {
-        pgl_status status = pgl_think_budget_open(gen->server->tokenizer, gen->server->n_vocab,
-                                                  (uint32_t)gen->params.thinking_budget, request.stop_ids,
-                                                  request.n_stop_ids, &request.mask, err);
-        if (status != PGL_OK)
-            return status;
-    }
-    pgl_status status = pgl_engine_submit(gen->server->engine, &request, &choice->request, err);
+    pgl_status status = gen->server->echo ? PGL_OK : open_mask(gen, prompt, &request, err);
+    if (status != PGL_OK)
+        return status;
+    status = pgl_engine_submit(gen->server->engine, &request, &choice->request, err);
     if (status != PGL_OK && request.mask.close)
         request.mask.close(request.mask.user);
     return status;
@@ -323,8 +367,9 @@ static bool end_forced(pgl_generation *gen, pgl_refusal *err) {
 void pgl_generation_start(pgl_generation *gen, const pgl_choice_text_options *text) {
     pgl_refusal err;
     pgl_watcher watcher = {.user = gen, .on_gone = on_gone, .on_room = on_room};
-    if (!check_context(gen, &err) || !end_forced(gen, &err) || !make_choices(gen, text, &err) ||
-        !submit(gen, &err)) {
+    gen->tools = text->tools;
+    if (!check_context(gen, &err) || !open_form(gen, &err) || !end_forced(gen, &err) ||
+        !make_choices(gen, text, &err) || !submit(gen, &err)) {
         pgl_generation_refuse(gen, &err);
         return;
     }

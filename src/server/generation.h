@@ -81,7 +81,9 @@ struct pgl_generation {
     char id[160];
     int64_t created;
     uint64_t start_ns;
-    uint64_t seed; /* when the request has none */
+    uint64_t seed;        /* when the request has none */
+    pgl_constraint *form; /* compiled once; choices run copies of it */
+    pgl_json_span tools;  /* of the body's text; none: no call is taken */
     pgl_gen_prompt *prompts;
     uint32_t n_prompts, n_choices;
 

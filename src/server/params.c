@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/params_form.h"
+
 #define AT(field) offsetof(pgl_gen_params, field)
 #define LARGE 9007199254740992.0 /* 2^53: integers of JSON clients end here */
 
@@ -177,31 +179,6 @@ static bool read_logit_bias(const pgl_param_reading *r) {
     return true;
 }
 
-static bool read_response_format(const pgl_param_reading *r) {
-    const char *type = json_string_value(json_object_get(r->value, "type"));
-    if (!type)
-        return pgl_refuse_field(r->err, "response_format", "response_format must be an object with a type");
-    if (strcmp(type, "text") == 0)
-        return true;
-    return pgl_refuse(r->err, 400, "unsupported", "response_format",
-                      "response_format of type \"%.40s\" is not supported by this server yet; \"text\" is",
-                      type);
-}
-
-static bool read_tool_choice(const pgl_param_reading *r) {
-    const char *word = json_string_value(r->value);
-    if (word && (strcmp(word, "auto") == 0 || strcmp(word, "none") == 0)) {
-        r->params->tool_choice = word[0] == 'n' ? PGL_TOOL_CHOICE_NONE : PGL_TOOL_CHOICE_AUTO;
-        return true;
-    }
-    if ((word && strcmp(word, "required") == 0) || json_is_object(r->value))
-        return pgl_refuse(
-            r->err, 400, "unsupported", "tool_choice",
-            "tool_choice \"required\" or a named function is not supported by this server yet; \"auto\" "
-            "and \"none\" are");
-    return pgl_refuse_field(r->err, "tool_choice", "tool_choice must be \"auto\" or \"none\"");
-}
-
 static bool read_effort(const pgl_param_reading *r) {
     static const char *const words[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
     const char *word = json_string_value(r->value);
@@ -282,7 +259,6 @@ static bool read_model(const pgl_param_reading *r) {
 #define BOTH PGL_PARAM_BOTH
 #define CHAT PGL_PARAM_CHAT
 #define COMPLETIONS PGL_PARAM_COMPLETIONS
-#define NOT_YET "structured output is not supported by this server yet"
 
 static const pgl_param_row rows[] = {
     {"model", PGL_PARAM_READER, BOTH, 0, 0, 0, "absent or empty: the served one", read_model},
@@ -319,8 +295,10 @@ static const pgl_param_row rows[] = {
     {"continue_final_message", PGL_PARAM_READER, CHAT, 0, 0, 0, NULL, read_continue},
     {"add_generation_prompt", PGL_PARAM_READER, CHAT, 0, 0, 0, NULL, read_generation_prompt},
     {"parallel_tool_calls", PGL_PARAM_BOOL, CHAT, AT(parallel_tool_calls), 0, 0, NULL, NULL},
-    {"tool_choice", PGL_PARAM_READER, CHAT, 0, 0, 0, "auto, none", read_tool_choice},
-    {"response_format", PGL_PARAM_READER, BOTH, 0, 0, 0, "text", read_response_format},
+    {"tool_choice", PGL_PARAM_READER, CHAT, 0, 0, 0, "auto, none, required, a function",
+     pgl_read_tool_choice},
+    {"response_format", PGL_PARAM_READER, BOTH, 0, 0, 0, "text, json_object, json_schema",
+     pgl_read_response_format},
     {"user", PGL_PARAM_STRING, BOTH, 0, 0, 0, "no effect", NULL},
     {"metadata", PGL_PARAM_OBJECT, BOTH, 0, 0, 0, "no effect", NULL},
     {"store", PGL_PARAM_ACCEPTED, BOTH, 0, 0, 0, "no effect", NULL},
@@ -329,13 +307,13 @@ static const pgl_param_row rows[] = {
     {"function_call", PGL_PARAM_REFUSED, CHAT, 0, 0, 0, "use tool_choice", NULL},
     {"audio", PGL_PARAM_REFUSED, CHAT, 0, 0, 0, "the model writes text", NULL},
     {"web_search_options", PGL_PARAM_REFUSED, CHAT, 0, 0, 0, "nothing here searches", NULL},
-    {"guided_json", PGL_PARAM_REFUSED, BOTH, 0, 0, 0, NOT_YET, NULL},
-    {"guided_regex", PGL_PARAM_REFUSED, BOTH, 0, 0, 0, NOT_YET, NULL},
-    {"guided_choice", PGL_PARAM_REFUSED, BOTH, 0, 0, 0, NOT_YET, NULL},
-    {"guided_grammar", PGL_PARAM_REFUSED, BOTH, 0, 0, 0, NOT_YET, NULL},
-    {"structured_outputs", PGL_PARAM_REFUSED, BOTH, 0, 0, 0, NOT_YET, NULL},
-    {"json_schema", PGL_PARAM_REFUSED, BOTH, 0, 0, 0, NOT_YET, NULL},
-    {"grammar", PGL_PARAM_REFUSED, BOTH, 0, 0, 0, NOT_YET, NULL},
+    {"guided_json", PGL_PARAM_READER, BOTH, 0, 0, 0, NULL, pgl_read_guided_json},
+    {"guided_regex", PGL_PARAM_READER, BOTH, 0, 0, 0, NULL, pgl_read_guided_regex},
+    {"guided_choice", PGL_PARAM_READER, BOTH, 0, 0, 0, NULL, pgl_read_guided_choice},
+    {"guided_grammar", PGL_PARAM_READER, BOTH, 0, 0, 0, NULL, pgl_read_guided_grammar},
+    {"structured_outputs", PGL_PARAM_READER, BOTH, 0, 0, 0, NULL, pgl_read_structured_outputs},
+    {"json_schema", PGL_PARAM_REFUSED, BOTH, 0, 0, 0, "use response_format", NULL},
+    {"grammar", PGL_PARAM_REFUSED, BOTH, 0, 0, 0, "use guided_grammar", NULL},
 };
 
 const pgl_param_row *pgl_param_rows(size_t *n) {

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "constraint/constraint.h"
 #include "sampling/sampling.h"
 #include "server/refusal.h"
 
@@ -30,7 +31,18 @@ typedef struct pgl_stop_text {
     size_t size;
 } pgl_stop_text;
 
-typedef enum pgl_tool_choice { PGL_TOOL_CHOICE_AUTO, PGL_TOOL_CHOICE_NONE } pgl_tool_choice;
+typedef enum pgl_tool_choice {
+    PGL_TOOL_CHOICE_AUTO,
+    PGL_TOOL_CHOICE_NONE,
+    PGL_TOOL_CHOICE_REQUIRED, /* of tool_name, or of any when that is NULL */
+} pgl_tool_choice;
+
+/* The form an answer has to keep. */
+typedef struct pgl_answer_form {
+    bool given;
+    const char *param; /* that gave it; static */
+    pgl_constraint_spec spec;
+} pgl_answer_form;
 
 typedef struct pgl_gen_params {
     const char *model; /* NULL: none was given */
@@ -57,12 +69,14 @@ typedef struct pgl_gen_params {
     uint32_t n_stop_ids;
     bool ignore_eos;
     int64_t priority;
+    pgl_answer_form form;
 
     /* chat */
     int64_t thinking;        /* 1 on, 0 off, -1: not said */
     int64_t thinking_budget; /* -1: no limit */
     bool parallel_tool_calls;
     pgl_tool_choice tool_choice;
+    const char *tool_name;                         /* with REQUIRED */
     const json_t *template_kwargs;                 /* borrowed from the body; NULL: none */
     int64_t continue_final, add_generation_prompt; /* 1, 0, -1: not said */
 } pgl_gen_params;

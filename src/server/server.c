@@ -261,6 +261,22 @@ static pgl_status open_parts(pgl_server *server, const pgl_server_options *optio
     return pgl_http_open(&options->sockets, &options->http, &app, &server->http, err);
 }
 
+static const char *token_bytes(const void *user, int32_t id, size_t *size, bool *control) {
+    const pgl_tokenizer *tokenizer = user;
+    pgl_token_kind kind = pgl_tokenizer_kind(tokenizer, id);
+    *control = kind == PGL_TOKEN_ADDED || kind == PGL_TOKEN_SPECIAL;
+    return pgl_tokenizer_bytes(tokenizer, id, size);
+}
+
+static pgl_status open_vocabulary(pgl_server *server, pgl_error *err) {
+    pgl_constraint_tokens tokens = {
+        .n_ids = server->n_vocab, .bytes = token_bytes, .user = server->tokenizer};
+    tokens.ends = pgl_runtime_stop_ids(server->runtime, &tokens.n_ends);
+    if (tokens.n_ends == 0)
+        return PGL_OK; /* then requests with a form are refused */
+    return pgl_constraint_vocabulary_open(&tokens, &server->vocabulary, err);
+}
+
 pgl_status pgl_server_open(const pgl_server_options *options, pgl_server **out, pgl_error *err) {
     pgl_http_sockets sockets = options->sockets;
     pgl_server *server = pgl_new(1, sizeof *server);
@@ -280,7 +296,9 @@ pgl_status pgl_server_open(const pgl_server_options *options, pgl_server **out, 
     server->request_timeout_ns = options->request_timeout_ns;
     server->created = (int64_t)time(NULL);
     pthread_mutex_init(&server->watch_lock, NULL);
-    pgl_status status = open_parts(server, options, err);
+    pgl_status status = open_vocabulary(server, err);
+    if (status == PGL_OK)
+        status = open_parts(server, options, err);
     if (status != PGL_OK) {
         if (!server->http)
             pgl_http_unbind(&sockets);
@@ -309,6 +327,7 @@ void pgl_server_close(pgl_server *server) {
     pgl_workers_close(server->workers);
     pgl_metrics_close(server->metrics);
     pgl_access_close(server->access);
+    pgl_constraint_vocabulary_close(server->vocabulary);
     for (uint32_t i = 0; i < server->n_names; i++)
         free(server->names[i]);
     free(server->names);

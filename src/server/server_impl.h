@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "constraint/constraint.h"
 #include "server/json_out.h"
 #include "server/metrics.h"
 #include "server/params.h"
@@ -21,7 +22,8 @@ struct pgl_server {
     pgl_runtime *runtime;
     pgl_engine *engine;
     const pgl_tokenizer *tokenizer;
-    const pgl_chat *chat; /* NULL: the checkpoint has no template */
+    const pgl_chat *chat;                  /* NULL: the checkpoint has no template */
+    pgl_constraint_vocabulary *vocabulary; /* of structured output */
     pgl_access *access;
     pgl_workers *workers;
     pgl_metrics *metrics;
