@@ -25,8 +25,8 @@ WRONG = [
     ("best_of", [0, 2, "1"]), ("max_tokens", [-1, 1.5, "7", 10**12, False]), ("stop", ["", ["a", ""], [1], 1, {}, ["x"] * 65]),
     ("logit_bias", [[], {"x": 1}, {"1": 101}, {"1": "1"}, {"-1": 1}, {"1024": 1}]), ("stream", ["true", 1]),
     ("stream_options", [{"include_usage": True}]), ("priority", ["x", 1.5, 2**40]), ("ignore_eos", ["x"]),
-    ("response_format", [{"type": "json_object"}, {"type": "json_schema", "json_schema": {}}, "text", {}]),
-    ("guided_json", [{}]), ("guided_regex", ["a"]), ("guided_grammar", ["a"]), ("structured_outputs", [{"regex": "a"}]),
+    ("response_format", [{"type": "yaml"}, "text", {}, {"type": "json_schema"}]),
+    ("guided_json", [5, []]), ("guided_regex", [5, ""]), ("guided_grammar", [5]), ("structured_outputs", ["x", []]),
     ("user", [5]), ("metadata", ["x"]),
 ]
 WRONG_CHAT = [

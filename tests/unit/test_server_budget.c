@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "server/think_budget.h"
+#include "server/answer_mask.h"
 #include "text/files.h"
 
 #define VOCAB 1024
@@ -25,8 +25,13 @@ static void begin(machine *m, uint32_t budget) {
     pgl_error err;
     memset(m, 0, sizeof *m);
     assert_int_equal(pgl_text_files_open(PGL_GOLDENS "/tiny-a", &m->files, &err), PGL_OK);
-    assert_int_equal(pgl_think_budget_open(m->files.tokenizer, VOCAB, budget, stops, 2, &m->provider, &err),
-                     PGL_OK);
+    pgl_answer_mask_options options = {.tokenizer = m->files.tokenizer,
+                                       .n_vocab = VOCAB,
+                                       .in_thought = true,
+                                       .budget_tokens = budget,
+                                       .stop_ids = stops,
+                                       .n_stop_ids = 2};
+    assert_int_equal(pgl_answer_mask_open(&options, &m->provider, &err), PGL_OK);
 }
 
 static void end(machine *m) {

@@ -211,22 +211,30 @@ static void thinking_has_many_names_and_one_meaning(void **state) {
 
 static void what_is_known_and_not_supported_is_never_silent(void **state) {
     (void)state;
-    static const char *const names[] = {
-        "suffix",      "functions",          "function_call", "audio",
-        "guided_json", "guided_regex",       "guided_choice", "guided_grammar",
-        "grammar",     "structured_outputs", "json_schema",   "web_search_options"};
+    static const char *const names[] = {"suffix",  "functions",   "function_call",     "audio",
+                                        "grammar", "json_schema", "web_search_options"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char text[128];
         pgl_param_routes route = strcmp(names[i], "suffix") == 0 ? PGL_PARAM_COMPLETIONS : PGL_PARAM_CHAT;
         snprintf(text, sizeof text, "{\"%s\":\"x\"}", names[i]);
         refuse_text(route, text, names[i]);
     }
-    refuse_text(PGL_PARAM_CHAT, "{\"response_format\":{\"type\":\"json_object\"}}", "response_format");
+    refuse_text(PGL_PARAM_CHAT, "{\"response_format\":{\"type\":\"yaml\"}}", "response_format");
+    refuse_text(PGL_PARAM_CHAT, "{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{}}}",
+                "response_format.json_schema");
+    refuse_text(PGL_PARAM_CHAT, "{\"guided_json\":5}", "guided_json");
+    refuse_text(PGL_PARAM_CHAT, "{\"guided_regex\":\"\"}", "guided_regex");
+    refuse_text(PGL_PARAM_CHAT, "{\"guided_choice\":\"a\"}", "guided_choice");
+    refuse_text(PGL_PARAM_CHAT, "{\"guided_grammar\":[]}", "guided_grammar");
+    refuse_text(PGL_PARAM_CHAT, "{\"structured_outputs\":{\"regex\":5}}", "structured_outputs.regex");
+    refuse_text(PGL_PARAM_CHAT, "{\"guided_regex\":\"a\",\"guided_json\":{}}", "guided_regex");
+    accept_text(PGL_PARAM_CHAT, "{\"response_format\":{\"type\":\"json_object\"}}");
+    accept_text(PGL_PARAM_CHAT, "{\"guided_choice\":[\"a\"]}");
     refuse_text(PGL_PARAM_CHAT, "{\"response_format\":\"json\"}", "response_format");
     accept_text(PGL_PARAM_CHAT, "{\"response_format\":{\"type\":\"text\"}}");
-    refuse_text(PGL_PARAM_CHAT, "{\"tool_choice\":\"required\"}", "tool_choice");
-    refuse_text(PGL_PARAM_CHAT, "{\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}}",
-                "tool_choice");
+    accept_text(PGL_PARAM_CHAT, "{\"tool_choice\":\"required\"}");
+    accept_text(PGL_PARAM_CHAT, "{\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}}");
+    refuse_text(PGL_PARAM_CHAT, "{\"tool_choice\":{\"type\":\"function\"}}", "tool_choice");
     refuse_text(PGL_PARAM_CHAT, "{\"tool_choice\":\"any\"}", "tool_choice");
     accept_text(PGL_PARAM_CHAT, "{\"no_such_field\":{\"a\":[1]},\"suffix\":\"\",\"guided_json\":null}");
 }

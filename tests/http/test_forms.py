@@ -1,0 +1,90 @@
+"""Answers that keep a form, from a model that babbles: whatever it would say, what comes out is valid (T16, T20, T22, T24)."""
+
+import json
+import re
+
+import pytest
+
+M = "/v1/chat/completions"
+COLOURS = {
+    "$defs": {"C": {"enum": ["red", "blue", 3, None]}},
+    "type": "object",
+    "properties": {"colour": {"$ref": "#/$defs/C"}, "n": {"type": "integer", "minimum": 1, "maximum": 5}},
+    "required": ["colour", "n"],
+    "additionalProperties": False,
+}
+TOOLS = [
+    {"type": "function", "function": {"name": "move", "parameters": {
+        "type": "object", "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 9}, "to": {"enum": ["a", "b"], "type": "string"}},
+        "required": ["n", "to"]}}},
+    {"type": "function", "function": {"name": "now"}},
+]
+
+
+def ask(server, thinking=False, **more):
+    body = {"messages": [{"role": "user", "content": "go"}], "max_tokens": 200, "temperature": 1, "seed": 5,
+            "enable_thinking": thinking, **more}
+    answer = server.post(M, body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["choices"][0]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_schema_is_kept(server, seed):
+    choice = ask(server, seed=seed, response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": COLOURS}})
+    assert choice["finish_reason"] == "stop"
+    value = json.loads(choice["message"]["content"])
+    assert value["colour"] in ["red", "blue", 3, None] and value["n"] in range(1, 6) and len(value) == 2
+
+
+def test_expressions_choices_and_both_spellings(server):
+    assert re.fullmatch("[a-c]{3}-[0-9]", ask(server, guided_regex="[a-c]{3}-[0-9]")["message"]["content"])
+    assert ask(server, guided_choice=["yes", "no"])["message"]["content"] in ("yes", "no")
+    assert ask(server, structured_outputs={"choice": ["left"]})["message"]["content"] == "left"
+    assert ask(server, guided_json={"enum": [17]})["message"]["content"].strip() == "17"
+    assert ask(server, guided_grammar="start: \"ab\" \"c\"\n")["message"]["content"] == "abc"
+
+
+def test_the_form_holds_from_the_end_of_the_thought(server):
+    choice = ask(server, thinking=True, thinking_budget=6, guided_choice=["yes"], max_tokens=60)
+    assert choice["message"]["content"] == "yes" and choice["finish_reason"] == "stop"
+
+
+def test_choices_have_their_own_form(server):
+    body = {"messages": [{"role": "user", "content": "go"}], "n": 3, "temperature": 1, "seed": 1, "max_tokens": 60,
+            "enable_thinking": False, "guided_regex": "[a-z]{6}"}
+    texts = [c["message"]["content"] for c in server.post(M, body).json()["choices"]]
+    assert all(re.fullmatch("[a-z]{6}", t) for t in texts) and len(set(texts)) > 1
+
+
+def test_a_call_is_made_when_it_is_demanded(server):
+    choice = ask(server, tools=TOOLS, tool_choice="required", parallel_tool_calls=False)
+    call = choice["message"]["tool_calls"][0]["function"]
+    assert choice["finish_reason"] == "tool_calls" and call["name"] in ("move", "now")
+    choice = ask(server, tools=TOOLS, tool_choice={"type": "function", "function": {"name": "move"}}, parallel_tool_calls=False)
+    arguments = json.loads(choice["message"]["tool_calls"][0]["function"]["arguments"])
+    assert arguments["n"] in range(10) and arguments["to"] in ("a", "b") and choice["message"]["content"] is None
+
+
+@pytest.mark.parametrize("fields, param", [
+    ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "strin"}}}}, "response_format"),
+    ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"$ref": "http://example.org/a"}}}}, "response_format"),
+    ({"guided_regex": "a(b"}, "guided_regex"), ({"guided_grammar": "start: nowhere"}, "guided_grammar"),
+    ({"guided_choice": []}, "guided_choice"), ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "gone"}}}, "tool_choice"),
+    ({"tool_choice": "required"}, "tool_choice"), ({"guided_regex": "a", "guided_choice": ["a"]}, None),
+])
+def test_what_cannot_be_enforced_is_refused_before_the_answer(server, fields, param):
+    answer = server.post(M, {"messages": [{"role": "user", "content": "go"}], "max_tokens": 5, **fields})
+    assert answer.status_code == 400, answer.text
+    assert param is None or answer.json()["error"]["param"] == param
+    server.healthy()
+
+
+def test_deep_schemas_are_refused_in_no_time(server):
+    deep = {}
+    for _ in range(90):
+        deep = {"type": "array", "items": deep}
+    answer = server.post(M, {"messages": [{"role": "user", "content": "go"}],
+                             "response_format": {"type": "json_schema", "json_schema": {"schema": deep}}})
+    assert answer.status_code == 400
+    server.healthy()
