@@ -15,6 +15,8 @@
 /* Rows' worth of the layer's mean moments that every expert starts from: an expert that saw little text is not coded
  * for a few rows alone. */
 #define PRIOR_ROWS 64.0
+/* Rows that share the decoding of an expert's tiles, which costs as much as the products of many rows. */
+#define BATCH_ROWS 64u
 
 struct pgl_calibration {
     const pgl_model *model;
@@ -171,25 +173,44 @@ uint64_t pgl_calibration_moments_gate_up(const pgl_calibration *calibration, uin
 
 size_t pgl_calibration_scratch(const pgl_calibration *calibration) {
     const pgl_config *config = calibration->model->config;
-    return pgl_rows_scratch(config->hidden_size, 1) + 3 * (size_t)config->moe_intermediate_size;
+    size_t hidden = config->hidden_size;
+    return pgl_rows_scratch(config->hidden_size, BATCH_ROWS) +
+           BATCH_ROWS * (hidden + 3 * (size_t)config->moe_intermediate_size);
+}
+
+/* The activations of n rows of one expert, each times its routing weight, added to the moments. */
+static void add_batch(const pgl_coded *gate_up, uint32_t expert, const pgl_rows *rows, const float *weights,
+                      float *act, double *moments) {
+    uint32_t inter = gate_up->out / 2;
+    pgl_coded_forward(gate_up, expert, rows);
+    for (uint32_t r = 0; r < rows->n; r++) {
+        const float *y = rows->y + (size_t)r * 2 * inter;
+        float *a = act + (size_t)r * inter;
+        pgl_swiglu_coded(y, y + inter, inter, false, a);
+        for (uint32_t i = 0; i < inter; i++)
+            a[i] *= weights[r];
+    }
+    pgl_hessian_add(moments, inter, act, rows->n);
 }
 
 uint64_t pgl_calibration_moments_down(const pgl_calibration *calibration, uint32_t expert,
                                       const pgl_coded *gate_up, double *moments, float *scratch) {
     const pgl_calibration *c = calibration;
-    uint32_t hidden = c->model->config->hidden_size, inter = c->model->config->moe_intermediate_size;
-    float *y = scratch, *act = y + 2 * (size_t)inter, *rest = act + inter;
+    size_t hidden = c->model->config->hidden_size;
+    uint32_t inter = c->model->config->moe_intermediate_size;
+    float *x = scratch, *y = x + BATCH_ROWS * hidden, *act = y + BATCH_ROWS * 2 * (size_t)inter;
+    float weights[BATCH_ROWS];
+    pgl_rows rows = {.x = x, .y = y, .exact = false, .scratch = act + BATCH_ROWS * (size_t)inter};
     memset(moments, 0, (size_t)inter * inter * sizeof *moments);
     uint64_t seen = 0;
-    float weight;
-    for (size_t i = 0; next_row(c, expert, &i, &weight); i++, seen++) {
-        pgl_rows rows = {.x = c->h + i * hidden, .y = y, .n = 1, .exact = false, .scratch = rest};
-        pgl_coded_forward(gate_up, expert, &rows);
-        pgl_swiglu_coded(y, y + inter, inter, false, act);
-        for (uint32_t a = 0; a < inter; a++)
-            act[a] *= weight;
-        pgl_hessian_add(moments, inter, act, 1);
+    for (size_t i = 0; next_row(c, expert, &i, &weights[rows.n]); i++, seen++) {
+        memcpy(x + rows.n * hidden, c->h + i * hidden, hidden * sizeof *x);
+        if (++rows.n == BATCH_ROWS) {
+            add_batch(gate_up, expert, &rows, weights, act, moments);
+            rows.n = 0;
+        }
     }
+    add_batch(gate_up, expert, &rows, weights, act, moments);
     /* Directions that no row has shown count as the mean of those that were, by a weight that falls with their number. */
     double mean = 0;
     for (uint32_t a = 0; a < inter; a++)
