@@ -112,13 +112,13 @@ def test_what_penalties_count(server):
     assert len(set(tokens(server, frequency_penalty=2, logit_bias=MUCH)[0])) > len(set(plain))
 
 def test_repetition_counts_the_prompt_and_presence_does_not(server):
-    prompt = server.post("/tokenize", {"content": "drum drum drum drum drum"}).json()["tokens"]
     flipped = 0
-    for other in [i for i in range(60, 72) if i not in prompt]:
-        bias = {str(prompt[0]): 60, str(other): 60}  # one of the two comes, by their own logits
-        plain = tokens(server, logit_bias=bias, max_tokens=1)[0]
-        assert tokens(server, logit_bias=bias, max_tokens=1, presence_penalty=2, frequency_penalty=2)[0] == plain
-        flipped += tokens(server, logit_bias=bias, max_tokens=1, repetition_penalty=10)[0] != plain
+    for one in range(60, 72):
+        bias = {str(one): 60, "300": 60}  # one of the two comes, by their own logits
+        common = {"prompt": [one] * 5, "logit_bias": bias, "max_tokens": 1}
+        plain = tokens(server, **common)[0]
+        assert tokens(server, presence_penalty=2, frequency_penalty=2, **common)[0] == plain
+        flipped += tokens(server, repetition_penalty=10, **common)[0] != plain
     assert flipped > 0
 
 
