@@ -104,21 +104,17 @@ pgl_cache_hit pgl_cache_find(const pgl_cache *cache, const int32_t *tokens, uint
         }
     }
     tombstone dropped;
-    if (p.length == most) {
-        hit.miss = PGL_MISS_NONE;
-    } else if (find_dropped(cache, tokens, p.length, most, &dropped)) {
+    hit.miss = PGL_MISS_NONE; /* all that is known, or all that may be taken */
+    if (p.length == most)
+        return hit;
+    if (find_dropped(cache, tokens, p.length, most, &dropped)) {
         hit.miss = dropped.why;
         hit.miss_at = dropped.length;
     } else if (p.n_known == 0) {
         hit.miss = PGL_MISS_COLD;
-    } else if (p.goes_on) {
-        hit.miss = PGL_MISS_DIFFERS;
+    } else if (p.goes_on || p.n_known > p.length) {
+        hit.miss = p.goes_on ? PGL_MISS_DIFFERS : PGL_MISS_NO_SNAPSHOT;
         hit.miss_at = p.n_known;
-    } else if (p.n_known > p.length) {
-        hit.miss = PGL_MISS_NO_SNAPSHOT;
-        hit.miss_at = p.n_known;
-    } else {
-        hit.miss = PGL_MISS_NONE;
     }
     return hit;
 }
