@@ -173,6 +173,11 @@ static int answer(pergola_model *model, const run_options *o, const char *text) 
         char statistics[200];
         pgl_talk_statistics(&result, statistics, sizeof statistics);
         (void)fprintf(stderr, "%s\n", statistics);
+        if (result.finish == PERGOLA_FINISH_LENGTH && result.reasoning_tokens == result.answer_tokens &&
+            !o->raw)
+            (void)fputs(
+                "The limit came while the model was thinking: a larger --max-tokens, or --no-think.\n",
+                stderr);
     }
     return result.finish == PERGOLA_FINISH_CANCELLED ? PGL_EXIT_INTERRUPTED : PGL_EXIT_OK;
 }

@@ -15,7 +15,7 @@ enum { WORLD_VOCAB = 96, WORLD_PAGE = 16, WORLD_LONGEST = 4096 };
 typedef struct world_options {
     uint32_t n_slots, n_pages, n_snapshots, max_context, max_step_tokens, max_queue, prefill_chunk,
         snapshot_every;
-    uint64_t step_ns, request_bytes;
+    uint64_t step_ns, token_ns, gap_ns, request_bytes;
     bool cache, forced;
     bool (*inject_non_finite)(void *user, uint32_t slot, uint32_t length);
     void *user;
@@ -58,6 +58,7 @@ static inline void world_open(engine_world *w, world_options o) {
         .hidden_size = 4,
         .n_layers = 1,
         .step_ns = o.step_ns,
+        .token_ns = o.token_ns,
         .next_token = o.forced ? world_next_token : NULL,
         .inject_non_finite = o.inject_non_finite != NULL ? world_inject : NULL,
         .user = w,
@@ -78,7 +79,7 @@ static inline void world_open(engine_world *w, world_options o) {
         .max_queue = o.max_queue,
         .request_bytes = o.request_bytes,
         .prefill_chunk = o.prefill_chunk,
-        .gap_ns = 10000000000u,
+        .gap_ns = o.gap_ns > 0 ? o.gap_ns : 10000000000u,
         .reserve_tokens = 16,
         .forced = o.forced ? w->forced : NULL,
         .prefix_cache = o.cache,

@@ -738,6 +738,28 @@ static void a_long_prompt_is_read_between_the_tokens_of_a_stream(void **state) {
     world_close(&w);
 }
 
+static void chunks_shrink_to_what_a_slow_machine_reads_within_the_gap(void **state) {
+    (void)state;
+    engine_world w; /* a millisecond for each token: 20 of them fill the gap */
+    world_open(&w, (world_options){.n_pages = 200, .token_ns = 1000000, .gap_ns = 20000000});
+    int32_t prompt[800];
+    world_prompt(29, prompt, 800);
+    pgl_request_params stream = world_params(prompt, 5, 900), big = world_params(prompt, 800, 1);
+    pgl_request *s = world_submit(&w, &stream);
+    assert_true(pgl_request_wait(s, 5000000000u));
+    pgl_request *l = world_submit(&w, &big);
+    while (pgl_request_progress(l).n_read == 0)
+        (void)sched_yield();
+    uint32_t before = pgl_request_progress(s).n_generated, read = pgl_request_progress(l).n_read;
+    assert_true(read <= 64); /* its speed was not known yet */
+    assert_true(pgl_request_wait(l, 20000000000u));
+    uint32_t steps = pgl_request_progress(s).n_generated - before;
+    assert_true(steps >= (800 - read) / 24 && steps <= (800 - read) / 12);
+    pgl_request_release(s);
+    pgl_request_release(l);
+    world_close(&w);
+}
+
 /* ---- the queue ---- */
 
 static void count_notice(void *user) {
@@ -827,6 +849,7 @@ int main(void) {
         cmocka_unit_test(a_constraint_holds_for_every_token),
         cmocka_unit_test(a_failing_constraint_never_fails_open),
         cmocka_unit_test(a_long_prompt_is_read_between_the_tokens_of_a_stream),
+        cmocka_unit_test(chunks_shrink_to_what_a_slow_machine_reads_within_the_gap),
         cmocka_unit_test(notify_is_called_when_the_queue_becomes_non_empty),
         cmocka_unit_test(slots_and_figures_show_what_runs),
     };
