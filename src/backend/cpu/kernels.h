@@ -86,6 +86,8 @@ typedef struct pgl_mix_job {
     float *x; /* [n] */
 } pgl_mix_job;
 
+#define PGL_SPIN_FLOPS (2 * 16 * 6) /* multiply and add, lanes, vectors */
+
 typedef struct pgl_kernels {
     const char *name;
 
@@ -125,6 +127,8 @@ typedef struct pgl_kernels {
 
     /* Reads n bytes as fast as the machine can: for benchmarks. The result depends on all of them. */
     uint64_t (*stream)(const void *p, size_t n);
+    /* PGL_SPIN_FLOPS operations in each step, all of them fused multiply-adds from registers, for the same purpose. */
+    float (*spin)(uint32_t steps);
 } pgl_kernels;
 
 /* Tables that this build has; NULL where this processor cannot run them. */

@@ -235,6 +235,15 @@ static uint64_t stream(const void *p, size_t n) {
     return sum;
 }
 
+static float spin(uint32_t steps) {
+    float acc[16 * 6] = {0};
+    for (uint32_t s = 0; s < steps; s++) {
+        for (uint32_t i = 0; i < 16 * 6; i++)
+            acc[i] = fmaf(acc[i], 0.5F, 0.5F);
+    }
+    return acc[0] + acc[16 * 6 - 1];
+}
+
 /* Each body twice: fmaf as a call into libm, and as one instruction where there is one. */
 #define WITH_FMA(name, job_type)                                                                             \
     PGL_FMA_TARGET static void name##_fma(const job_type *job) {                                             \
@@ -278,6 +287,7 @@ static const pgl_kernels TABLE = {
     .values = values,
     .attention_gate = attention_gate,
     .stream = stream,
+    .spin = spin,
 };
 
 const pgl_kernels *pgl_kernels_scalar(void) {

@@ -521,6 +521,19 @@ static uint64_t k_stream(const void *p, size_t n) {
     return sum;
 }
 
+static float k_spin(uint32_t steps) {
+    v16 acc[6], w = v16_set1(0.5F);
+    for (uint32_t i = 0; i < 6; i++)
+        acc[i] = v16_set1((float)i);
+    for (uint32_t s = 0; s < steps; s++) {
+        for (uint32_t i = 0; i < 6; i++)
+            acc[i] = v16_fma(acc[i], w, w);
+    }
+    for (uint32_t i = 1; i < 6; i++)
+        acc[0] = v16_add(acc[0], acc[i]);
+    return v16_sum(acc[0]);
+}
+
 #define V16_TABLE(isa)                                                                                       \
     {                                                                                                        \
         .name = (isa), .round16 = k_round16, .dense = k_dense, .coded_input = k_coded_input,                 \
@@ -528,6 +541,7 @@ static uint64_t k_stream(const void *p, size_t n) {
         .swiglu = k_swiglu, .mix = k_mix, .finite = k_finite, .conv = k_conv, .l2_norm = k_l2_norm,          \
         .delta = k_delta, .gated_norm = k_gated_norm, .rope = k_rope, .store16 = k_store16, .keys = k_keys,  \
         .softmax = k_softmax, .values = k_values, .attention_gate = k_attention_gate, .stream = k_stream,    \
+        .spin = k_spin,                                                                                      \
     }
 
 #endif
