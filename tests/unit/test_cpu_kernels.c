@@ -286,13 +286,19 @@ static void check_dense(const pgl_kernels *k, const pgl_linear *linear, uint32_t
     float *scratch = malloc(pgl_rows_scratch(in, n) * sizeof *scratch);
     pgl_rows rows = {.x = floats_of(&x), .y = floats_of(&want), .n = n, .scratch = scratch};
     pgl_linear_forward(linear, &rows);
-    size_t stride = out + 3;
+    size_t stride = out + 3, x_stride = in + 5;
     guarded got = guarded_new((size_t)n * stride * sizeof(float), 4);
+    guarded spread =
+        guarded_new((size_t)n * x_stride * sizeof(float), 4); /* what lies between rows are NaNs */
+    memset(spread.payload, 0xFF, spread.bytes);
+    for (uint32_t r = 0; r < n; r++)
+        memcpy(floats_of(&spread) + r * x_stride, floats_of(&x) + (size_t)r * in, in * sizeof(float));
     uint32_t cut = out / 3; /* in two pieces, with what lies between rows untouched */
     pgl_dense_job job = {.linear = linear,
                          .first = cut,
                          .count = out - cut,
-                         .x = floats_of(&x),
+                         .x = floats_of(&spread),
+                         .x_stride = x_stride,
                          .y = floats_of(&got),
                          .y_stride = stride,
                          .n = n};
@@ -308,6 +314,7 @@ static void check_dense(const pgl_kernels *k, const pgl_linear *linear, uint32_t
     }
     free(scratch);
     guarded_free(&x);
+    guarded_free(&spread);
     guarded_free(&want);
     guarded_free(&got);
 }
@@ -358,8 +365,13 @@ static void int8_weights_are_rounded_once(void **state) {
         if (isnan(scale) || isinf(scale))
             continue;
         uint32_t n = round % 8 == 0 ? 4 : 1, first = random_bits() % 252;
-        pgl_dense_job job = {
-            .linear = &linear, .count = 1, .x = x + (size_t)first * 256, .y = y, .y_stride = 1, .n = n};
+        pgl_dense_job job = {.linear = &linear,
+                             .count = 1,
+                             .x = x + (size_t)first * 256,
+                             .x_stride = 256,
+                             .y = y,
+                             .y_stride = 1,
+                             .n = n};
         for (uint32_t at = 0; at < 252; at += n) { /* unit vectors: the sum is the weight */
             job.x = x + (size_t)at * 256;
             k->dense(&job);
@@ -415,16 +427,17 @@ static void drop_coded(coded_case *c) {
 static void check_coded(const pgl_kernels *k, const pgl_coded *coded, uint32_t expert, uint32_t n) {
     uint32_t in = coded->in, out = coded->out;
     guarded x = random_floats((size_t)n * in, -3, 3), want = random_floats((size_t)n * out, 0, 1);
-    guarded xh = guarded_new((size_t)n * in * sizeof(float), 4);
+    size_t xh_stride = in + PGL_PAD;
+    guarded xh = guarded_new((size_t)n * xh_stride * sizeof(float), 4);
     float *scratch = malloc(pgl_rows_scratch(in, n) * sizeof *scratch);
     pgl_rows rows = {.x = floats_of(&x), .y = floats_of(&want), .n = n, .scratch = scratch};
     pgl_coded_forward(coded, expert, &rows);
     for (uint32_t r = 0; r < n; r++) { /* block by block, the last one first */
         for (uint32_t first = in; first > 0; first -= 128)
             k->coded_input(coded, expert, first - 128, 128, floats_of(&x) + (size_t)r * in,
-                           floats_of(&xh) + (size_t)r * in);
+                           floats_of(&xh) + r * xh_stride);
+        same_floats(k, "coded_input", floats_of(&xh) + r * xh_stride, scratch + (size_t)r * in, in);
     }
-    same_floats(k, "coded_input", floats_of(&xh), scratch, (size_t)n * in);
     size_t stride = out + 5;
     guarded got = guarded_new((size_t)n * stride * sizeof(float), 4);
     pgl_coded_job job = {.coded = coded,
@@ -432,6 +445,7 @@ static void check_coded(const pgl_kernels *k, const pgl_coded *coded, uint32_t e
                          .first = 128,
                          .count = out - 128,
                          .xh = floats_of(&xh),
+                         .xh_stride = xh_stride,
                          .y = floats_of(&got),
                          .y_stride = stride,
                          .n = n};

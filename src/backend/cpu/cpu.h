@@ -47,6 +47,11 @@ typedef struct cpu_layer {
     const float *q_norm, *k_norm; /* [head_dim] */
 } cpu_layer;
 
+/* The stride of rows that kernels use together (kernels.h). */
+static inline size_t cpu_padded(size_t width) {
+    return width + PGL_PAD;
+}
+
 /* ---- what a batch is */
 
 /* Neighbouring tokens of one row. */
@@ -84,18 +89,18 @@ typedef struct cpu_arrays {
     float *cosine, *sine;    /* rotary / 2 */
     float *router;           /* experts */
     float *weight;           /* experts used: fp16 values */
-    float *xh, *yd;          /* experts used * hidden: input of gate_up, output of down, by pair */
-    float *gate_up;          /* experts used * 2 moe intermediate, by pair */
-    float *xd;               /* experts used * moe intermediate: input of down, by pair */
+    float *xh, *yd;          /* experts used * hidden, padded: input of gate_up, output of down, by pair */
+    float *gate_up;          /* experts used * 2 moe intermediate, padded, by pair */
+    float *xd;               /* experts used * moe intermediate, padded: input of down, by pair */
     float *inner, *inner_up; /* the larger of shared and dense intermediate */
     float *shared;           /* hidden */
     float *shared_gate;      /* 1 */
-    float *coded;      /* the widest coded linear of a dense model: its transformed input; 0 wide otherwise */
-    float *final;      /* hidden: output of the final norm */
-    float *pair;       /* 2 hidden: input of the draft head; 0 wide without one */
-    int32_t *expert;   /* [experts used] in falling order */
-    uint32_t *pair_of; /* [experts used]: where the pair of this token and slot stands */
-    uint32_t *token_of; /* [experts used]: of a pair, in the order of experts */
+    float *coded;            /* the widest input of a coded linear of a dense model, padded: transformed */
+    float *final;            /* hidden: output of the final norm */
+    float *pair;             /* 2 hidden: input of the draft head; 0 wide without one */
+    int32_t *expert;         /* [experts used] in falling order */
+    uint32_t *pair_of;       /* [experts used]: where the pair of this token and slot stands */
+    uint32_t *token_of;      /* [experts used]: of a pair, in the order of experts */
 } cpu_arrays;
 
 typedef struct cpu_backend {

@@ -80,7 +80,7 @@ static void expert_input_task(void *context, uint32_t task, uint32_t thread) {
     size_t hidden = b->model->config->hidden_size;
     (void)thread;
     b->k->coded_input(&c->moe->gate_up, expert_of_pair(b, task), 0, (uint32_t)hidden,
-                      b->w.h + b->w.token_of[task] * hidden, b->w.xh + task * hidden);
+                      b->w.h + b->w.token_of[task] * hidden, b->w.xh + task * cpu_padded(hidden));
 }
 
 /* One expert, 128 channels of gate and the same of up: SwiGLU and the input transform of down stay within them. */
@@ -91,25 +91,28 @@ static void gate_up_task(void *context, uint32_t task, uint32_t thread) {
     uint32_t expert = b->active[task / c->n_blocks], block = task % c->n_blocks * PGL_HADAMARD;
     uint32_t pair = b->expert_first[expert], n = b->expert_first[expert + 1] - pair;
     size_t hidden = b->model->config->hidden_size, inner = b->model->config->moe_intermediate_size;
-    float *gate_up = b->w.gate_up + pair * 2 * inner;
+    size_t stride = cpu_padded(2 * inner);
+    float *gate_up = b->w.gate_up + pair * stride;
     (void)thread;
     pgl_coded_job job = {
         .coded = &c->moe->gate_up,
         .expert = expert,
         .first = block,
         .count = PGL_HADAMARD,
-        .xh = b->w.xh + pair * hidden,
+        .xh = b->w.xh + pair * cpu_padded(hidden),
+        .xh_stride = cpu_padded(hidden),
         .y = gate_up,
-        .y_stride = 2 * inner,
+        .y_stride = stride,
         .n = n,
     };
     k->coded(&job);
     job.first = block + (uint32_t)inner;
     k->coded(&job);
     for (uint32_t r = 0; r < n; r++) {
-        float *gate = gate_up + r * 2 * inner;
+        float *gate = gate_up + r * stride;
         k->swiglu_coded(gate + block, gate + inner + block, PGL_HADAMARD, gate + block);
-        k->coded_input(&c->moe->down, expert, block, PGL_HADAMARD, gate, b->w.xd + (pair + r) * inner);
+        k->coded_input(&c->moe->down, expert, block, PGL_HADAMARD, gate,
+                       b->w.xd + (pair + r) * cpu_padded(inner));
     }
 }
 
@@ -125,9 +128,10 @@ static void down_task(void *context, uint32_t task, uint32_t thread) {
         .expert = expert,
         .first = task % c->n_blocks * PGL_HADAMARD,
         .count = PGL_HADAMARD,
-        .xh = b->w.xd + pair * inner,
-        .y = b->w.yd + pair * hidden,
-        .y_stride = hidden,
+        .xh = b->w.xd + pair * cpu_padded(inner),
+        .xh_stride = cpu_padded(inner),
+        .y = b->w.yd + pair * cpu_padded(hidden),
+        .y_stride = cpu_padded(hidden),
         .n = n,
     };
     b->k->coded(&job);
@@ -140,7 +144,7 @@ static void shared_inner_task(void *context, uint32_t task, uint32_t thread) {
     float *gate = b->w.inner + (size_t)task * inner;
     (void)thread;
     b->k->swiglu(gate, b->w.inner_up + (size_t)task * inner, inner, gate);
-    b->k->round16(gate, inner, b->w.rounded + (size_t)task * inner);
+    b->k->round16(gate, inner, b->w.rounded + task * cpu_padded(inner));
 }
 
 /* Residual += routed sum + gated shared expert. */
@@ -151,7 +155,7 @@ static void mix_task(void *context, uint32_t task, uint32_t thread) {
     const float *slot[CPU_MOST_USED];
     (void)thread;
     for (uint32_t s = 0; s < used; s++)
-        slot[s] = b->w.yd + (size_t)b->w.pair_of[(size_t)task * used + s] * hidden;
+        slot[s] = b->w.yd + b->w.pair_of[(size_t)task * used + s] * cpu_padded(hidden);
     pgl_mix_job job = {
         .weight = b->w.weight + (size_t)task * used,
         .slot = slot,

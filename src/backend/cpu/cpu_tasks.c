@@ -38,6 +38,7 @@ typedef struct rows_context {
     const float *w, *x;
     float *y;
     uint32_t n, width;
+    size_t y_stride;
     enum { ROWS_NORM, ROWS_ROUND, ROWS_ADD } what;
 } rows_context;
 
@@ -48,7 +49,7 @@ static void rows_task(void *context, uint32_t task, uint32_t thread) {
     (void)thread;
     for (uint32_t r = task * ROWS_PER_TASK; r < end; r++) {
         const float *x = c->x + (size_t)r * c->width;
-        float *y = c->y + (size_t)r * c->width;
+        float *y = c->y + r * c->y_stride;
         switch (c->what) {
         case ROWS_NORM:
             k->norm(x, c->w, c->b->model->config->rms_norm_eps, c->width, y);
@@ -69,17 +70,19 @@ static void run_rows(cpu_backend *b, rows_context *c) {
 }
 
 void cpu_norm_rows(cpu_backend *b, const float *w, const float *x, float *h, uint32_t n) {
-    rows_context c = {b, w, x, h, n, b->model->config->hidden_size, ROWS_NORM};
+    uint32_t hidden = b->model->config->hidden_size;
+    rows_context c = {b, w, x, h, n, hidden, hidden, ROWS_NORM};
     run_rows(b, &c);
 }
 
 void cpu_round_rows(cpu_backend *b, const float *x, float *rounded, uint32_t n, uint32_t width) {
-    rows_context c = {b, NULL, x, rounded, n, width, ROWS_ROUND};
+    rows_context c = {b, NULL, x, rounded, n, width, cpu_padded(width), ROWS_ROUND};
     run_rows(b, &c);
 }
 
 void cpu_add_rows(cpu_backend *b, const float *y, float *x, uint32_t n) {
-    rows_context c = {b, NULL, y, x, n, b->model->config->hidden_size, ROWS_ADD};
+    uint32_t hidden = b->model->config->hidden_size;
+    rows_context c = {b, NULL, y, x, n, hidden, hidden, ROWS_ADD};
     run_rows(b, &c);
 }
 
@@ -113,8 +116,13 @@ cpu_work cpu_dense_work(cpu_backend *b, cpu_dense_context *context, const cpu_pr
                         const float *rounded, uint32_t n) {
     const pgl_linear *linear = product->linear;
     b->bytes_read += cpu_linear_bytes(linear);
-    *context = (cpu_dense_context){
-        b, {.linear = linear, .x = rounded, .y = product->y, .y_stride = linear->out, .n = n}};
+    *context = (cpu_dense_context){b,
+                                   {.linear = linear,
+                                    .x = rounded,
+                                    .x_stride = cpu_padded(linear->in),
+                                    .y = product->y,
+                                    .y_stride = linear->out,
+                                    .n = n}};
     return (cpu_work){dense_task, context, (linear->out + CPU_DENSE_ROWS - 1) / CPU_DENSE_ROWS};
 }
 
@@ -127,9 +135,9 @@ typedef struct coded_context {
 static void coded_input_task(void *context, uint32_t task, uint32_t thread) {
     const coded_context *c = context;
     const pgl_coded *coded = c->job.coded;
-    size_t row = (size_t)task * coded->in;
     (void)thread;
-    c->b->k->coded_input(coded, 0, 0, coded->in, c->x + row, c->b->w.coded + row);
+    c->b->k->coded_input(coded, 0, 0, coded->in, c->x + (size_t)task * coded->in,
+                         c->b->w.coded + task * cpu_padded(coded->in));
 }
 
 static void coded_task(void *context, uint32_t task, uint32_t thread) {
@@ -147,7 +155,12 @@ static void coded_product(cpu_backend *b, const float *x, uint32_t n, const cpu_
     coded_context c = {
         .b = b,
         .x = x,
-        .job = {.coded = coded, .xh = b->w.coded, .y = product->y, .y_stride = coded->out, .n = n},
+        .job = {.coded = coded,
+                .xh = b->w.coded,
+                .xh_stride = cpu_padded(coded->in),
+                .y = product->y,
+                .y_stride = coded->out,
+                .n = n},
     };
     b->bytes_read += cpu_linear_bytes(product->linear);
     cpu_work input = {coded_input_task, &c, n};

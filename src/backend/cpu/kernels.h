@@ -4,7 +4,8 @@
  * mode), bit for bit: which table is in use never shows in a result. A NaN is a NaN; which one is not promised.
  * Arrays are f32 unless said otherwise and need no alignment; y may be x where that is said. Any size n >= 1, whether
  * or not it is a multiple of a vector; nothing outside the arrays is read or written. Nothing allocates or fails;
- * any thread; at most 160 KiB of stack. */
+ * any thread; at most 160 KiB of stack. Strides of rows that are used together should not be a power of two: their
+ * lines would share a few sets of the cache. PGL_PAD more floats than the row has are enough. */
 #ifndef PGL_BACKEND_CPU_KERNELS_H
 #define PGL_BACKEND_CPU_KERNELS_H
 
@@ -15,13 +16,16 @@
 #include "base/fp16.h"
 #include "checkpoint/weights.h"
 
+#define PGL_PAD 16u
+
 /* Rows `first` to first + count of a dense linear (int8 or plain), for n rows of x that are rounded to fp16 already:
  * y[r * y_stride + o] = dot16(x_r, w_o) + bias_o, for those o only. */
 typedef struct pgl_dense_job {
     const pgl_linear *linear;
     uint32_t first, count;
-    const float *x; /* [n][linear->in] */
-    float *y;       /* [n][y_stride] */
+    const float *x; /* [n][x_stride], linear->in of each */
+    size_t x_stride;
+    float *y; /* [n][y_stride] */
     size_t y_stride;
     uint32_t n;
 } pgl_dense_job;
@@ -32,8 +36,9 @@ typedef struct pgl_coded_job {
     const pgl_coded *coded;
     uint32_t expert;
     uint32_t first, count;
-    const float *xh; /* [n][coded->in] */
-    float *y;        /* [n][y_stride] */
+    const float *xh; /* [n][xh_stride], coded->in of each */
+    size_t xh_stride;
+    float *y; /* [n][y_stride] */
     size_t y_stride;
     uint32_t n;
 } pgl_coded_job;

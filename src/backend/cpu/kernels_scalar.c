@@ -37,7 +37,7 @@ PGL_FMA_BODY void dense_body(const pgl_dense_job *job) {
                 for (uint32_t i = 0; i < n; i++)
                     w[i] = weight_at(linear, o, first + i);
                 for (uint32_t i = 0; i < n; i++)
-                    lane[i % 16] = fmaf(job->x[(size_t)r * linear->in + first + i], w[i], lane[i % 16]);
+                    lane[i % 16] = fmaf(job->x[r * job->x_stride + first + i], w[i], lane[i % 16]);
             }
             float y = pgl_lanes_sum(lane);
             if (linear->bias.data != NULL)
@@ -94,7 +94,7 @@ PGL_FMA_BODY void coded_body(const pgl_coded_job *job) {
             float w[256];
             tile(code + (a * columns + b) * tile_bytes, c->k, w);
             for (uint32_t r = 0; r < job->n; r++) {
-                const float *x = job->xh + (size_t)r * c->in + (size_t)a * PGL_TILE;
+                const float *x = job->xh + r * job->xh_stride + (size_t)a * PGL_TILE;
                 float *y = job->y + r * job->y_stride + (size_t)b * PGL_TILE;
                 for (uint32_t i = 0; i < PGL_TILE; i++) {
                     for (uint32_t o = 0; o < PGL_TILE; o++)

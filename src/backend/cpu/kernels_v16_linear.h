@@ -23,6 +23,9 @@ typedef enum row_kind {
     ROW_F32,
 } row_kind;
 
+/* Registers of a v16. */
+#define VECS (16 / VEC_LANES)
+
 typedef struct weight_row {
     const unsigned char *data;
     float scale;
@@ -32,37 +35,37 @@ V16_INLINE uint32_t row_element(row_kind kind) {
     return kind == ROW_I8 || kind == ROW_I8_SLOW ? 1 : kind == ROW_F32 ? 4 : 2;
 }
 
-/* 16 weights from element i of the row on.
+/* VEC_LANES weights from element i of the row on.
  * ROW_I8: the product w8 * scale has at most 19 bits; 8193 times it, rounded once, less 8192 times it is the product
  * rounded to 11 bits, ties to even. Both factors of scale are exact in f32. */
-V16_INLINE v16 weights_at(row_kind kind, const weight_row *row, size_t i) {
+V16_INLINE vec weights_at(row_kind kind, const weight_row *row, size_t i) {
     switch (kind) {
-    case ROW_I8: {
-        v16 w8 = v16_load_i8(row->data + i);
-        v16 rounded = v16_mul(w8, v16_set1(row->scale * 8193.0F));
-        return v16_fnma(w8, v16_set1(row->scale * 8192.0F), rounded);
-    }
+    case ROW_I8:
+        return vec_scale11(vec_load_i8(row->data + i), row->scale * 8192.0F, row->scale * 8193.0F);
     case ROW_I8_SLOW:
-        return v16_round16(v16_mul(v16_load_i8(row->data + i), v16_set1(row->scale)));
+        return vec_scale16(vec_load_i8(row->data + i), row->scale);
     case ROW_F16:
-        return v16_load_f16(row->data + 2 * i);
+        return vec_load_f16(row->data + 2 * i);
     case ROW_BF16:
-        return v16_load_bf16(row->data + 2 * i);
+        return vec_load_bf16(row->data + 2 * i);
     case ROW_F32:
         break;
     }
-    float w[16];
+    float w[VEC_LANES];
     memcpy(w, row->data + 4 * i, sizeof w);
-    return v16_load(w);
+    return vec_load(w);
 }
 
-/* The last n < 16 of a row; nothing behind them is read. */
+/* The last n < 16 weights of a row, zeros behind them; nothing else is read. */
 V16_INLINE v16 weights_at_end(row_kind kind, const weight_row *row, size_t i, uint32_t n) {
     unsigned char bytes[64] = {0};
     uint32_t element = row_element(kind);
     memcpy(bytes, row->data + i * element, (size_t)n * element);
     weight_row end = {bytes, row->scale};
-    return weights_at(kind, &end, 0);
+    vec w[VECS];
+    for (uint32_t h = 0; h < VECS; h++)
+        w[h] = weights_at(kind, &end, (size_t)h * VEC_LANES);
+    return v16_of(w);
 }
 
 static row_kind kind_of(const pgl_linear *linear, uint32_t o, weight_row *row) {
@@ -89,32 +92,38 @@ V16_INLINE float add_bias(const pgl_linear *linear, uint32_t o, float y) {
 V16_INLINE void dense_few(const pgl_dense_job *job, row_kind kind, uint32_t o, uint32_t rows, uint32_t t,
                           uint32_t tokens) {
     weight_row row[DENSE_ROWS_1];
-    v16 acc[DENSE_ROWS_1][DENSE_TOKENS];
+    vec acc[DENSE_ROWS_1][DENSE_TOKENS][VECS];
     uint32_t in = job->linear->in;
-    const float *x = job->x + (size_t)t * in;
+    size_t stride = job->x_stride;
+    const float *x = job->x + t * stride;
     for (uint32_t m = 0; m < rows; m++) {
         (void)kind_of(job->linear, o + m, &row[m]);
-        for (uint32_t r = 0; r < tokens; r++)
-            acc[m][r] = v16_zero();
+        for (uint32_t r = 0; r < tokens; r++) {
+            for (uint32_t h = 0; h < VECS; h++)
+                acc[m][r][h] = vec_zero();
+        }
     }
     uint32_t i = 0;
     for (; i + 16 <= in; i += 16) {
-        for (uint32_t m = 0; m < rows; m++) {
-            v16 w = weights_at(kind, &row[m], i);
-            for (uint32_t r = 0; r < tokens; r++)
-                acc[m][r] = v16_fma(v16_load(x + (size_t)r * in + i), w, acc[m][r]);
-        }
-    }
-    if (i < in) {
-        for (uint32_t m = 0; m < rows; m++) {
-            v16 w = weights_at_end(kind, &row[m], i, in - i);
-            for (uint32_t r = 0; r < tokens; r++)
-                acc[m][r] = fma_some(v16_load_n(x + (size_t)r * in + i, in - i), w, acc[m][r], in - i);
+        for (uint32_t h = 0; h < VECS; h++) {
+            vec w[DENSE_ROWS_1];
+            for (uint32_t m = 0; m < rows; m++)
+                w[m] = weights_at(kind, &row[m], i + h * VEC_LANES);
+            for (uint32_t r = 0; r < tokens; r++) {
+                vec v = vec_load(x + r * stride + i + (size_t)h * VEC_LANES);
+                for (uint32_t m = 0; m < rows; m++)
+                    acc[m][r][h] = vec_fma(v, w[m], acc[m][r][h]);
+            }
         }
     }
     for (uint32_t m = 0; m < rows; m++) {
-        for (uint32_t r = 0; r < tokens; r++)
-            job->y[(t + r) * job->y_stride + o + m] = add_bias(job->linear, o + m, v16_sum(acc[m][r]));
+        for (uint32_t r = 0; r < tokens; r++) {
+            v16 sum = v16_of(acc[m][r]);
+            if (i < in)
+                sum = fma_some(v16_load_n(x + r * stride + i, in - i),
+                               weights_at_end(kind, &row[m], i, in - i), sum, in - i);
+            job->y[(t + r) * job->y_stride + o + m] = add_bias(job->linear, o + m, v16_sum(sum));
+        }
     }
 }
 
@@ -175,8 +184,11 @@ typedef struct panel {
 
 V16_INLINE void widen_row(row_kind kind, const weight_row *row, size_t first, uint32_t n, float *w) {
     uint32_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        v16_store(w + i, weights_at(kind, row, first + i));
+    for (; i + 16 <= n; i += 16) {
+        for (uint32_t h = 0; h < VECS; h++)
+            vec_store(w + i + (size_t)h * VEC_LANES,
+                      weights_at(kind, row, first + i + (size_t)h * VEC_LANES));
+    }
     if (i < n)
         v16_store(w + i, weights_at_end(kind, row, first + i, n - i));
 }
@@ -205,51 +217,56 @@ static void widen(const pgl_linear *linear, uint32_t o, size_t first, uint32_t n
 /* rows x tokens accumulators over n inputs. x: of the first token, at the first input. */
 V16_INLINE void panel_block(panel *p, uint32_t m0, uint32_t rows, uint32_t r0, uint32_t tokens,
                             const float *x, size_t x_stride, uint32_t n) {
-    v16 acc[DENSE_ROWS][DENSE_TOKENS];
+    vec acc[DENSE_ROWS][DENSE_TOKENS][VECS];
     for (uint32_t m = 0; m < rows; m++) {
-        for (uint32_t r = 0; r < tokens; r++)
-            acc[m][r] = v16_load(p->acc[m0 + m][r0 + r]);
+        for (uint32_t r = 0; r < tokens; r++) {
+            for (uint32_t h = 0; h < VECS; h++)
+                acc[m][r][h] = vec_load(p->acc[m0 + m][r0 + r] + (size_t)h * VEC_LANES);
+        }
     }
     uint32_t i = 0;
     for (; i + 16 <= n; i += 16) {
-        v16 w[DENSE_ROWS];
-        for (uint32_t m = 0; m < rows; m++)
-            w[m] = v16_load(&p->w[m0 + m][i]);
-        for (uint32_t r = 0; r < tokens; r++) {
-            v16 v = v16_load(x + r * x_stride + i);
+        for (uint32_t h = 0; h < VECS; h++) {
+            vec w[DENSE_ROWS];
             for (uint32_t m = 0; m < rows; m++)
-                acc[m][r] = v16_fma(v, w[m], acc[m][r]);
-        }
-    }
-    if (i < n) {
-        for (uint32_t r = 0; r < tokens; r++) {
-            v16 v = v16_load_n(x + r * x_stride + i, n - i);
-            for (uint32_t m = 0; m < rows; m++)
-                acc[m][r] = fma_some(v, v16_load(&p->w[m0 + m][i]), acc[m][r], n - i);
+                w[m] = vec_load(&p->w[m0 + m][i + h * VEC_LANES]);
+            for (uint32_t r = 0; r < tokens; r++) {
+                vec v = vec_load(x + r * x_stride + i + (size_t)h * VEC_LANES);
+                for (uint32_t m = 0; m < rows; m++)
+                    acc[m][r][h] = vec_fma(v, w[m], acc[m][r][h]);
+            }
         }
     }
     for (uint32_t m = 0; m < rows; m++) {
-        for (uint32_t r = 0; r < tokens; r++)
-            v16_store(p->acc[m0 + m][r0 + r], acc[m][r]);
+        for (uint32_t r = 0; r < tokens; r++) {
+            v16 sum = v16_of(acc[m][r]);
+            if (i < n)
+                sum =
+                    fma_some(v16_load_n(x + r * x_stride + i, n - i), v16_load(&p->w[m0 + m][i]), sum, n - i);
+            v16_store(p->acc[m0 + m][r0 + r], sum);
+        }
     }
+}
+
+/* A few tokens and all rows of the panel. */
+V16_INLINE void panel_tokens(panel *p, uint32_t rows, uint32_t r, uint32_t tokens, const float *x,
+                             size_t x_stride, uint32_t n) {
+    uint32_t m = 0;
+    for (; m + DENSE_ROWS <= rows; m += DENSE_ROWS)
+        panel_block(p, m, DENSE_ROWS, r, tokens, x, x_stride, n);
+    for (; m < rows; m++)
+        panel_block(p, m, 1, r, tokens, x, x_stride, n);
 }
 
 static void panel_blocks(panel *p, uint32_t rows, uint32_t tokens, const float *x, size_t x_stride,
                          uint32_t n) {
-    for (uint32_t r = 0; r < tokens;) {
-        uint32_t some = tokens - r < DENSE_TOKENS ? 1 : DENSE_TOKENS, m = 0;
-        for (; m + DENSE_ROWS <= rows; m += DENSE_ROWS) {
-            if (some == DENSE_TOKENS)
-                panel_block(p, m, DENSE_ROWS, r, DENSE_TOKENS, x + r * x_stride, x_stride, n);
-            else
-                panel_block(p, m, DENSE_ROWS, r, 1, x + r * x_stride, x_stride, n);
-        }
-        for (; m < rows; m++) {
-            for (uint32_t s = 0; s < some; s++)
-                panel_block(p, m, 1, r + s, 1, x + (r + s) * x_stride, x_stride, n);
-        }
-        r += some;
-    }
+    uint32_t r = 0;
+    for (; r + DENSE_TOKENS <= tokens; r += DENSE_TOKENS)
+        panel_tokens(p, rows, r, DENSE_TOKENS, x + r * x_stride, x_stride, n);
+    for (; r + 2 <= tokens; r += 2)
+        panel_tokens(p, rows, r, 2, x + r * x_stride, x_stride, n);
+    if (r < tokens)
+        panel_tokens(p, rows, r, 1, x + r * x_stride, x_stride, n);
 }
 
 static void dense_in_panels(const pgl_dense_job *job, uint32_t t, uint32_t tokens) {
@@ -264,7 +281,7 @@ static void dense_in_panels(const pgl_dense_job *job, uint32_t t, uint32_t token
             uint32_t n = in - first < PANEL_IN ? in - first : PANEL_IN;
             for (uint32_t m = 0; m < rows; m++)
                 widen(linear, o + m, first, n, p.w[m]);
-            panel_blocks(&p, rows, tokens, job->x + (size_t)t * in + first, in, n);
+            panel_blocks(&p, rows, tokens, job->x + t * job->x_stride + first, job->x_stride, n);
         }
         for (uint32_t m = 0; m < rows; m++) {
             for (uint32_t r = 0; r < tokens; r++)
@@ -352,18 +369,27 @@ V16_INLINE void placed_states(const void *code, uint32_t k, uint16_t state[256])
         state[pgl_tile_place(t)] = stream[t];
 }
 
+/* f(0) .. f(15): the shifts of a tile's rows must be constants, whatever the compiler thinks of unrolling. */
+#define ROWS_16(f) f(0) f(1) f(2) f(3) f(4) f(5) f(6) f(7) f(8) f(9) f(10) f(11) f(12) f(13) f(14) f(15)
+
 /* The tile as f32 rows, channels in the order of accumulators. */
 V16_INLINE void decode_tile(const void *code, uint32_t k, float *w) {
-    if (k == 2 || k == 3) {
-        v16_windows windows = k == 2 ? v16_windows_2(code) : v16_windows_3(code);
+    if (k == 2) {
+        v16_windows windows = v16_windows_2(code);
+#define STORE_2(i) v16_store(w + 16 * (i), v16_tile_row(&windows, 2, (i)));
+        ROWS_16(STORE_2)
+#undef STORE_2
+    } else if (k == 3) {
+        v16_windows windows = v16_windows_3(code);
+#define STORE_3(i) v16_store(w + 16 * (i), v16_tile_row(&windows, 3, (i)));
+        ROWS_16(STORE_3)
+#undef STORE_3
+    } else {
+        uint16_t state[256];
+        placed_states(code, k, state);
         for (uint32_t i = 0; i < 16; i++)
-            v16_store(w + (size_t)16 * i, v16_tile_row(&windows, k == 2 ? 2 : 3, i));
-        return;
+            v16_store(w + (size_t)16 * i, v16_codebook(state + (size_t)16 * i));
     }
-    uint16_t state[256];
-    placed_states(code, k, state);
-    for (uint32_t i = 0; i < 16; i++)
-        v16_store(w + (size_t)16 * i, v16_codebook(state + (size_t)16 * i));
 }
 
 static void k_tile(const void *code, uint32_t k, float w[256]) {
@@ -377,12 +403,14 @@ static void k_tile(const void *code, uint32_t k, float w[256]) {
 V16_INLINE v16 multiply_tile(const void *code, uint32_t k, const float *x, v16 acc) {
     if (k == 2) {
         v16_windows windows = v16_windows_2(code);
-        for (uint32_t i = 0; i < 16; i++)
-            acc = v16_fma(v16_set1(x[i]), v16_tile_row(&windows, 2, i), acc);
+#define MULTIPLY_2(i) acc = v16_fma(v16_set1(x[i]), v16_tile_row(&windows, 2, (i)), acc);
+        ROWS_16(MULTIPLY_2)
+#undef MULTIPLY_2
     } else if (k == 3) {
         v16_windows windows = v16_windows_3(code);
-        for (uint32_t i = 0; i < 16; i++)
-            acc = v16_fma(v16_set1(x[i]), v16_tile_row(&windows, 3, i), acc);
+#define MULTIPLY_3(i) acc = v16_fma(v16_set1(x[i]), v16_tile_row(&windows, 3, (i)), acc);
+        ROWS_16(MULTIPLY_3)
+#undef MULTIPLY_3
     } else {
         uint16_t state[256];
         placed_states(code, k, state);
@@ -447,7 +475,7 @@ V16_INLINE void coded_rows(const float *w, uint32_t n, uint32_t rows, const floa
 }
 
 static void coded_run(const pgl_coded_job *job, const float *w, uint32_t first, uint32_t n, float *y) {
-    size_t x_stride = job->coded->in, y_stride = job->y_stride;
+    size_t x_stride = job->xh_stride, y_stride = job->y_stride;
     const float *x = job->xh + first;
     uint32_t r = 0;
     for (; r + CODED_ROWS <= job->n; r += CODED_ROWS)

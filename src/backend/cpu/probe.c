@@ -25,10 +25,20 @@ typedef struct probe {
 static void probe_thread(void *arg, uint32_t thread, uint32_t n_threads) {
     const probe *p = arg;
     float *y = p->y + (size_t)thread * PROBE_OUT;
-    pgl_coded_job coded = {
-        .coded = &p->coded, .count = PROBE_OUT, .xh = p->x, .y = y, .y_stride = PROBE_OUT, .n = 1};
-    pgl_dense_job dense = {
-        .linear = &p->linear, .count = PROBE_OUT, .x = p->x, .y = y, .y_stride = PROBE_OUT, .n = 1};
+    pgl_coded_job coded = {.coded = &p->coded,
+                           .count = PROBE_OUT,
+                           .xh = p->x,
+                           .xh_stride = PROBE_IN,
+                           .y = y,
+                           .y_stride = PROBE_OUT,
+                           .n = 1};
+    pgl_dense_job dense = {.linear = &p->linear,
+                           .count = PROBE_OUT,
+                           .x = p->x,
+                           .x_stride = PROBE_IN,
+                           .y = y,
+                           .y_stride = PROBE_OUT,
+                           .n = 1};
     size_t part = STREAM_BYTES / n_threads;
     switch (p->what) {
     case PROBE_STREAM:

@@ -13,7 +13,8 @@
 
 /* Register blocks: 16 registers hold 12 accumulators of 8 lanes. */
 #define DENSE_ROWS_1 4 /* weight rows at once for one token */
-#define DENSE_ROWS 2   /* weight rows and tokens at once for several */
+#define DENSE_ROWS                                                                                           \
+    2 /* weight rows and tokens at once for several: with 2 weights and an input, 15 registers */
 #define DENSE_TOKENS 3
 #define CODED_ROWS 6 /* rows of activations that share a decoded tile */
 
@@ -98,21 +99,46 @@ V16_INLINE v16 v16_xor_bits(v16 x, const void *p) {
                  _mm256_xor_ps(x.b, _mm256_castsi256_ps(_mm256_loadu_si256(q + 1)))};
 }
 
+/* One register, for loops that must keep accumulators in registers: two of them are a v16. */
+typedef __m256 vec;
+#define VEC_LANES 8u
+
+V16_INLINE vec vec_zero(void) {
+    return _mm256_setzero_ps();
+}
+V16_INLINE vec vec_load(const float *p) {
+    return _mm256_loadu_ps(p);
+}
+V16_INLINE void vec_store(float *p, vec x) {
+    _mm256_storeu_ps(p, x);
+}
+V16_INLINE vec vec_fma(vec x, vec y, vec z) {
+    return _mm256_fmadd_ps(x, y, z);
+}
+/* w8 * scale rounded to 11 bits: z = 8193 scale, y = 8192 scale */
+V16_INLINE vec vec_scale11(vec w8, float y, float z) {
+    return _mm256_fnmadd_ps(w8, _mm256_set1_ps(y), _mm256_mul_ps(w8, _mm256_set1_ps(z)));
+}
+/* f16(x * y), widened again */
+V16_INLINE vec vec_scale16(vec x, float y) {
+    return _mm256_cvtph_ps(_mm256_cvtps_ph(_mm256_mul_ps(x, _mm256_set1_ps(y)), _MM_FROUND_TO_NEAREST_INT));
+}
 /* Numbers of a checkpoint, widened; no alignment. */
+V16_INLINE vec vec_load_f16(const void *p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(p));
+}
+V16_INLINE vec vec_load_bf16(const void *p) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
+}
+V16_INLINE vec vec_load_i8(const void *p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p)));
+}
+V16_INLINE v16 v16_of(const vec x[2]) {
+    return (v16){x[0], x[1]};
+}
+
 V16_INLINE v16 v16_load_f16(const void *p) {
-    const __m128i *q = p;
-    return (v16){_mm256_cvtph_ps(_mm_loadu_si128(q)), _mm256_cvtph_ps(_mm_loadu_si128(q + 1))};
-}
-V16_INLINE v16 v16_load_bf16(const void *p) {
-    const __m128i *q = p;
-    __m256i a = _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(q)), 16);
-    __m256i b = _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(q + 1)), 16);
-    return (v16){_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)};
-}
-V16_INLINE v16 v16_load_i8(const void *p) {
-    __m128i bytes = _mm_loadu_si128(p);
-    return (v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
-                 _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+    return (v16){vec_load_f16(p), vec_load_f16((const char *)p + 16)};
 }
 V16_INLINE void v16_store_f16(void *p, v16 x) {
     __m128i *q = p;

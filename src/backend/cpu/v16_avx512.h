@@ -80,15 +80,46 @@ V16_INLINE v16 v16_xor_bits(v16 x, const void *p) {
     return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(x), _mm512_loadu_si512(p)));
 }
 
+/* One register, for loops that must keep accumulators in registers: it is a v16. */
+typedef __m512 vec;
+#define VEC_LANES 16u
+
+V16_INLINE vec vec_zero(void) {
+    return _mm512_setzero_ps();
+}
+V16_INLINE vec vec_load(const float *p) {
+    return _mm512_loadu_ps(p);
+}
+V16_INLINE void vec_store(float *p, vec x) {
+    _mm512_storeu_ps(p, x);
+}
+V16_INLINE vec vec_fma(vec x, vec y, vec z) {
+    return _mm512_fmadd_ps(x, y, z);
+}
+/* w8 * scale rounded to 11 bits: z = 8193 scale, y = 8192 scale */
+V16_INLINE vec vec_scale11(vec w8, float y, float z) {
+    return _mm512_fnmadd_ps(w8, _mm512_set1_ps(y), _mm512_mul_ps(w8, _mm512_set1_ps(z)));
+}
+/* f16(x * y), widened again */
+V16_INLINE vec vec_scale16(vec x, float y) {
+    return _mm512_cvtph_ps(_mm512_cvtps_ph(_mm512_mul_ps(x, _mm512_set1_ps(y)), _MM_FROUND_TO_NEAREST_INT));
+}
 /* Numbers of a checkpoint, widened; no alignment. */
-V16_INLINE v16 v16_load_f16(const void *p) {
+V16_INLINE vec vec_load_f16(const void *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(p));
 }
-V16_INLINE v16 v16_load_bf16(const void *p) {
+V16_INLINE vec vec_load_bf16(const void *p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16));
 }
-V16_INLINE v16 v16_load_i8(const void *p) {
+V16_INLINE vec vec_load_i8(const void *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p)));
+}
+V16_INLINE v16 v16_of(const vec x[1]) {
+    return x[0];
+}
+
+V16_INLINE v16 v16_load_f16(const void *p) {
+    return vec_load_f16(p);
 }
 V16_INLINE void v16_store_f16(void *p, v16 x) {
     _mm256_storeu_si256(p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
