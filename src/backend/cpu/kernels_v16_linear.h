@@ -16,7 +16,7 @@
 
 /* How the numbers of a weight row are stored and widened. */
 typedef enum row_kind {
-    ROW_I8,      /* scale of at most 11 bits in a range where f16(w8 * scale) is normal */
+    ROW_I8,      /* an fp16 scale in the range where f16(w8 * scale) is normal */
     ROW_I8_SLOW, /* any scale */
     ROW_F16,
     ROW_BF16,
@@ -29,6 +29,7 @@ typedef enum row_kind {
 typedef struct weight_row {
     const unsigned char *data;
     float scale;
+    row_kind kind;
 } weight_row;
 
 V16_INLINE uint32_t row_element(row_kind kind) {
@@ -36,7 +37,7 @@ V16_INLINE uint32_t row_element(row_kind kind) {
 }
 
 /* VEC_LANES weights from element i of the row on.
- * ROW_I8: the product w8 * scale has at most 19 bits; 8193 times it, rounded once, less 8192 times it is the product
+ * ROW_I8: the scale has at most 11 bits, the product w8 * scale 19; 8193 times it, rounded once, less 8192 times it is the product
  * rounded to 11 bits, ties to even. Both factors of scale are exact in f32. */
 V16_INLINE vec weights_at(row_kind kind, const weight_row *row, size_t i) {
     switch (kind) {
@@ -61,43 +62,51 @@ V16_INLINE v16 weights_at_end(row_kind kind, const weight_row *row, size_t i, ui
     unsigned char bytes[64] = {0};
     uint32_t element = row_element(kind);
     memcpy(bytes, row->data + i * element, (size_t)n * element);
-    weight_row end = {bytes, row->scale};
+    weight_row end = {bytes, row->scale, kind};
     vec w[VECS];
     for (uint32_t h = 0; h < VECS; h++)
         w[h] = weights_at(kind, &end, (size_t)h * VEC_LANES);
     return v16_of(w);
 }
 
-static row_kind kind_of(const pgl_linear *linear, uint32_t o, weight_row *row) {
-    row->scale = 0;
+V16_INLINE weight_row row_at(const pgl_linear *linear, uint32_t o) {
     if (linear->kind != PGL_LINEAR_INT8) {
-        size_t bytes = (size_t)linear->in * pgl_dtype_size(linear->dtype);
-        row->data = (const unsigned char *)linear->data + o * bytes;
-        return linear->dtype == PGL_F16 ? ROW_F16 : linear->dtype == PGL_BF16 ? ROW_BF16 : ROW_F32;
+        row_kind kind = linear->dtype == PGL_F16 ? ROW_F16 : linear->dtype == PGL_BF16 ? ROW_BF16 : ROW_F32;
+        size_t bytes = (size_t)linear->in * row_element(kind);
+        return (weight_row){(const unsigned char *)linear->data + o * bytes, 0, kind};
     }
-    row->data = (const unsigned char *)linear->data + (size_t)o * linear->in;
-    row->scale = pgl_read_f32(linear->scale, linear->scale_dtype, o);
-    uint32_t bits;
-    memcpy(&bits, &row->scale, sizeof bits);
-    float size = row->scale < 0 ? -row->scale : row->scale;
-    bool normal = size >= 0x1p-14F && size <= 256.0F;
-    return (bits & 0x1FFFu) == 0 && normal ? ROW_I8 : ROW_I8_SLOW;
+    const unsigned char *data = (const unsigned char *)linear->data + (size_t)o * linear->in,
+                        *scale = linear->scale;
+    if (linear->scale_dtype == PGL_F16) {
+        float s = f32_of_f16(scale + 2 * (size_t)o), size = s < 0 ? -s : s;
+        bool normal = size >= 0x1p-14F && size <= 256.0F;
+        return (weight_row){data, s, normal ? ROW_I8 : ROW_I8_SLOW};
+    }
+    return (weight_row){data, pgl_read_f32(scale, linear->scale_dtype, o), ROW_I8_SLOW};
 }
 
 V16_INLINE float add_bias(const pgl_linear *linear, uint32_t o, float y) {
     return linear->bias.data != NULL ? y + pgl_read_f32(linear->bias.data, linear->bias.dtype, o) : y;
 }
 
+/* Weight rows that follow one another are one stretch of memory: those of the next block are asked for while these
+ * are used. */
+V16_INLINE void prefetch_rows(row_kind kind, const weight_row *row, uint32_t rows, uint32_t in, uint32_t i) {
+    size_t bytes = (size_t)in * row_element(kind), at = (size_t)i * row_element(kind);
+    if (at % 64 >= 16 * row_element(kind))
+        return;
+    for (uint32_t m = 0; m < rows; m++)
+        __builtin_prefetch(row[m].data + rows * bytes + at);
+}
+
 /* `rows` weight rows from o on, all of one kind, for `tokens` tokens from t on. */
-V16_INLINE void dense_few(const pgl_dense_job *job, row_kind kind, uint32_t o, uint32_t rows, uint32_t t,
-                          uint32_t tokens) {
-    weight_row row[DENSE_ROWS_1];
+V16_INLINE void dense_few(const pgl_dense_job *job, row_kind kind, const weight_row *row, uint32_t o,
+                          uint32_t rows, uint32_t t, uint32_t tokens) {
     vec acc[DENSE_ROWS_1][DENSE_TOKENS][VECS];
     uint32_t in = job->linear->in;
     size_t stride = job->x_stride;
     const float *x = job->x + t * stride;
     for (uint32_t m = 0; m < rows; m++) {
-        (void)kind_of(job->linear, o + m, &row[m]);
         for (uint32_t r = 0; r < tokens; r++) {
             for (uint32_t h = 0; h < VECS; h++)
                 acc[m][r][h] = vec_zero();
@@ -105,6 +114,7 @@ V16_INLINE void dense_few(const pgl_dense_job *job, row_kind kind, uint32_t o, u
     }
     uint32_t i = 0;
     for (; i + 16 <= in; i += 16) {
+        prefetch_rows(kind, row, rows, in, i);
         for (uint32_t h = 0; h < VECS; h++) {
             vec w[DENSE_ROWS_1];
             for (uint32_t m = 0; m < rows; m++)
@@ -127,49 +137,59 @@ V16_INLINE void dense_few(const pgl_dense_job *job, row_kind kind, uint32_t o, u
     }
 }
 
-/* Rows of one kind from o on, at most `most`. */
-static uint32_t same_kind(const pgl_dense_job *job, uint32_t o, uint32_t most, row_kind *kind) {
-    weight_row row;
+/* Rows from o on, at most `most`, that are of one kind. */
+V16_INLINE uint32_t same_kind(const pgl_dense_job *job, uint32_t o, uint32_t most, weight_row *row) {
     uint32_t end = job->first + job->count - o, n = 1;
-    *kind = kind_of(job->linear, o, &row);
-    while (n < most && n < end && kind_of(job->linear, o + n, &row) == *kind)
-        n++;
+    row[0] = row_at(job->linear, o);
+    for (; n < most && n < end; n++) {
+        row[n] = row_at(job->linear, o + n);
+        if (row[n].kind != row[0].kind)
+            break;
+    }
     return n;
 }
 
-/* The block sizes must be constants for the accumulators to stay in registers. */
-#define DENSE_FEW(kind)                                                                                      \
-    case kind:                                                                                               \
-        if (tokens == 1 && rows == DENSE_ROWS_1)                                                             \
-            dense_few(job, kind, o, DENSE_ROWS_1, t, 1);                                                     \
-        else if (tokens == 2 && rows == DENSE_ROWS)                                                          \
-            dense_few(job, kind, o, DENSE_ROWS, t, 2);                                                       \
-        else if (tokens == DENSE_TOKENS && rows == DENSE_ROWS)                                               \
-            dense_few(job, kind, o, DENSE_ROWS, t, DENSE_TOKENS);                                            \
-        else                                                                                                 \
-            dense_few_any(job, kind, o, rows, t, tokens);                                                    \
-        break
-
-static void dense_few_any(const pgl_dense_job *job, row_kind kind, uint32_t o, uint32_t rows, uint32_t t,
-                          uint32_t tokens) {
-    for (uint32_t m = 0; m < rows; m++) {
-        for (uint32_t r = 0; r < tokens; r++)
-            dense_few(job, kind, o + m, 1, t + r, 1);
+/* The sizes of a block must be constants for its accumulators to stay in registers. */
+V16_INLINE void dense_kind(const pgl_dense_job *job, row_kind kind, const weight_row *row, uint32_t o,
+                           uint32_t rows, uint32_t t, uint32_t tokens) {
+    if (tokens == 1 && rows == DENSE_ROWS_1) {
+        dense_few(job, kind, row, o, DENSE_ROWS_1, t, 1);
+    } else if (tokens == 2 && rows == DENSE_ROWS) {
+        dense_few(job, kind, row, o, DENSE_ROWS, t, 2);
+    } else if (tokens == 3 && rows == DENSE_ROWS) {
+        dense_few(job, kind, row, o, DENSE_ROWS, t, 3);
+    } else if (tokens == DENSE_TOKENS && rows == DENSE_ROWS) {
+        dense_few(job, kind, row, o, DENSE_ROWS, t, DENSE_TOKENS);
+    } else {
+        for (uint32_t m = 0; m < rows; m++) {
+            for (uint32_t r = 0; r < tokens; r++)
+                dense_few(job, kind, row + m, o + m, 1, t + r, 1);
+        }
     }
 }
 
-static void dense_in_registers(const pgl_dense_job *job) {
-    uint32_t end = job->first + job->count, tokens = job->n, t = 0;
-    uint32_t most = tokens == 1 ? DENSE_ROWS_1 : DENSE_ROWS, rows;
+/* `tokens` <= DENSE_TOKENS tokens from t on. */
+static void dense_in_registers(const pgl_dense_job *job, uint32_t t, uint32_t tokens) {
+    uint32_t end = job->first + job->count, most = tokens == 1 ? DENSE_ROWS_1 : DENSE_ROWS, rows;
     for (uint32_t o = job->first; o < end; o += rows) {
-        row_kind kind;
-        rows = same_kind(job, o, most, &kind);
-        switch (kind) {
-            DENSE_FEW(ROW_I8);
-            DENSE_FEW(ROW_I8_SLOW);
-            DENSE_FEW(ROW_F16);
-            DENSE_FEW(ROW_BF16);
-            DENSE_FEW(ROW_F32);
+        weight_row row[DENSE_ROWS_1];
+        rows = same_kind(job, o, most, row);
+        switch (row[0].kind) {
+        case ROW_I8:
+            dense_kind(job, ROW_I8, row, o, rows, t, tokens);
+            break;
+        case ROW_I8_SLOW:
+            dense_kind(job, ROW_I8_SLOW, row, o, rows, t, tokens);
+            break;
+        case ROW_F16:
+            dense_kind(job, ROW_F16, row, o, rows, t, tokens);
+            break;
+        case ROW_BF16:
+            dense_kind(job, ROW_BF16, row, o, rows, t, tokens);
+            break;
+        case ROW_F32:
+            dense_kind(job, ROW_F32, row, o, rows, t, tokens);
+            break;
         }
     }
 }
@@ -194,8 +214,8 @@ V16_INLINE void widen_row(row_kind kind, const weight_row *row, size_t first, ui
 }
 
 static void widen(const pgl_linear *linear, uint32_t o, size_t first, uint32_t n, float *w) {
-    weight_row row;
-    switch (kind_of(linear, o, &row)) {
+    weight_row row = row_at(linear, o);
+    switch (row.kind) {
     case ROW_I8:
         widen_row(ROW_I8, &row, first, n, w);
         break;
@@ -258,15 +278,26 @@ V16_INLINE void panel_tokens(panel *p, uint32_t rows, uint32_t r, uint32_t token
         panel_block(p, m, 1, r, tokens, x, x_stride, n);
 }
 
+/* n things in groups of at most `most`, as equal as they can be: the size of the first group. */
+V16_INLINE uint32_t group_of(uint32_t n, uint32_t most) {
+    uint32_t groups = (n + most - 1) / most;
+    return (n + groups - 1) / groups;
+}
+
 static void panel_blocks(panel *p, uint32_t rows, uint32_t tokens, const float *x, size_t x_stride,
                          uint32_t n) {
-    uint32_t r = 0;
-    for (; r + DENSE_TOKENS <= tokens; r += DENSE_TOKENS)
-        panel_tokens(p, rows, r, DENSE_TOKENS, x + r * x_stride, x_stride, n);
-    for (; r + 2 <= tokens; r += 2)
-        panel_tokens(p, rows, r, 2, x + r * x_stride, x_stride, n);
-    if (r < tokens)
-        panel_tokens(p, rows, r, 1, x + r * x_stride, x_stride, n);
+    for (uint32_t r = 0, some; r < tokens; r += some) {
+        some = group_of(tokens - r, DENSE_TOKENS);
+        const float *from = x + r * x_stride;
+        if (some == DENSE_TOKENS)
+            panel_tokens(p, rows, r, DENSE_TOKENS, from, x_stride, n);
+        else if (some == 3)
+            panel_tokens(p, rows, r, 3 < DENSE_TOKENS ? 3 : 1, from, x_stride, n);
+        else if (some == 2)
+            panel_tokens(p, rows, r, 2, from, x_stride, n);
+        else
+            panel_tokens(p, rows, r, 1, from, x_stride, n);
+    }
 }
 
 static void dense_in_panels(const pgl_dense_job *job, uint32_t t, uint32_t tokens) {
@@ -292,8 +323,11 @@ static void dense_in_panels(const pgl_dense_job *job, uint32_t t, uint32_t token
 }
 
 static void k_dense(const pgl_dense_job *job) {
-    if (job->n <= DENSE_TOKENS) {
-        dense_in_registers(job);
+    if (job->n <= DENSE_FEW) {
+        for (uint32_t t = 0, some; t < job->n; t += some) {
+            some = group_of(job->n - t, DENSE_TOKENS);
+            dense_in_registers(job, t, some);
+        }
         return;
     }
     for (uint32_t t = 0; t < job->n; t += PANEL_TOKENS)
@@ -476,14 +510,22 @@ V16_INLINE void coded_rows(const float *w, uint32_t n, uint32_t rows, const floa
 
 static void coded_run(const pgl_coded_job *job, const float *w, uint32_t first, uint32_t n, float *y) {
     size_t x_stride = job->xh_stride, y_stride = job->y_stride;
-    const float *x = job->xh + first;
-    uint32_t r = 0;
-    for (; r + CODED_ROWS <= job->n; r += CODED_ROWS)
-        coded_rows(w, n, CODED_ROWS, x + r * x_stride, x_stride, y + r * y_stride, y_stride);
-    for (; r + 2 <= job->n; r += 2)
-        coded_rows(w, n, 2, x + r * x_stride, x_stride, y + r * y_stride, y_stride);
-    if (r < job->n)
-        coded_rows(w, n, 1, x + r * x_stride, x_stride, y + r * y_stride, y_stride);
+    for (uint32_t r = 0, some; r < job->n; r += some) {
+        some = group_of(job->n - r, CODED_ROWS);
+        const float *x = job->xh + r * x_stride + first;
+        float *to = y + r * y_stride;
+        switch (some) {
+#define CODED_CASE(rows)                                                                                     \
+    case rows:                                                                                               \
+        coded_rows(w, n, rows, x, x_stride, to, y_stride);                                                   \
+        break;
+            CODED_CASES(CODED_CASE)
+#undef CODED_CASE
+        default:
+            coded_rows(w, n, 1, x, x_stride, to, y_stride);
+            some = 1;
+        }
+    }
 }
 
 /* One block of 128 channels, several rows. */

@@ -16,7 +16,10 @@
 #define DENSE_ROWS                                                                                           \
     2 /* weight rows and tokens at once for several: with 2 weights and an input, 15 registers */
 #define DENSE_TOKENS 3
+#define DENSE_FEW                                                                                            \
+    6 /* up to here widening weights again for each block of tokens is faster than keeping them */
 #define CODED_ROWS 6 /* rows of activations that share a decoded tile */
+#define CODED_CASES(f) f(2) f(3) f(4) f(5) f(6)
 
 typedef struct v16 {
     __m256 a, b; /* lanes 0 .. 7, 8 .. 15 */
@@ -132,6 +135,11 @@ V16_INLINE vec vec_load_bf16(const void *p) {
 }
 V16_INLINE vec vec_load_i8(const void *p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p)));
+}
+V16_INLINE float f32_of_f16(const void *p) {
+    uint16_t bits;
+    memcpy(&bits, p, sizeof bits);
+    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits)));
 }
 V16_INLINE v16 v16_of(const vec x[2]) {
     return (v16){x[0], x[1]};

@@ -15,7 +15,10 @@
 #define DENSE_ROWS_1 8 /* weight rows at once for one token */
 #define DENSE_ROWS 4   /* weight rows and tokens at once for several */
 #define DENSE_TOKENS 4
+#define DENSE_FEW                                                                                            \
+    8 /* up to here widening weights again for each block of tokens is faster than keeping them */
 #define CODED_ROWS 16 /* rows of activations that share a decoded tile */
+#define CODED_CASES(f) f(2) f(3) f(4) f(5) f(6) f(7) f(8) f(9) f(10) f(11) f(12) f(13) f(14) f(15) f(16)
 
 typedef __m512 v16;
 
@@ -113,6 +116,11 @@ V16_INLINE vec vec_load_bf16(const void *p) {
 }
 V16_INLINE vec vec_load_i8(const void *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p)));
+}
+V16_INLINE float f32_of_f16(const void *p) {
+    uint16_t bits;
+    memcpy(&bits, p, sizeof bits);
+    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits)));
 }
 V16_INLINE v16 v16_of(const vec x[1]) {
     return x[0];
