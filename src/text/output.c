@@ -44,12 +44,12 @@ size_t pgl_output_find(const char *text, size_t size, size_t from, const char *t
 }
 
 void pgl_output_consume(pgl_output *o, size_t n) {
+    o->scanned = 0;
     if (n == 0)
         return;
     o->before = o->in.data[n - 1];
-    memmove(o->in.data, o->in.data + n, o->in.size - n);
+    o->in.data += n;
     o->in.size -= n;
-    o->in.data[o->in.size] = 0;
 }
 
 void pgl_output_give(pgl_output *o, pgl_output_kind kind, const char *text, size_t size) {
@@ -85,29 +85,48 @@ static int is_quoted(const pgl_output *o, size_t i, size_t n) {
     return o->final ? 0 : -1;
 }
 
-/* The first tag that is not quoted, or where to stop and wait: *hold is how much of the text is certain to be before it. */
-static size_t find_tag(const pgl_output *o, const char *tag, size_t *hold) {
-    size_t size = o->in.size, n = strlen(tag), from = 0, partial;
-    for (;;) {
-        size_t i = pgl_output_find(pgl_buf_text(&o->in), size, from, tag, &partial);
-        if (i == size) {
-            *hold = o->final ? size : partial;
-            return size;
+/* The same for a tag of the thought, where a backtick before it has to be an opening one: `a`</think>`b` ends it. */
+static int is_quoted_thought(const pgl_output *o, size_t i, size_t n) {
+    char mark = i > 0 ? o->in.data[i - 1] : o->before;
+    size_t ticks = o->backticks;
+    for (size_t k = 0; mark == '`' && k < i; k++)
+        ticks = o->in.data[k] == '\n' ? 0 : ticks + (o->in.data[k] == '`');
+    return mark == '`' && ticks % 2 == 0 ? 0 : is_quoted(o, i, n);
+}
+
+/* Goes on over n bytes of the thought. */
+static void consume_thought(pgl_output *o, size_t n) {
+    for (size_t k = 0; k < n; k++)
+        o->backticks = o->in.data[k] == '\n' ? 0 : o->backticks + (o->in.data[k] == '`');
+    pgl_output_consume(o, n);
+}
+
+/* The first of the tags at or after from: its place, *which. size when there is none; *hold is how much of the text is
+ * certain to be before any. Tags that are NULL are not looked for. */
+static size_t next_tag(const pgl_output *o, size_t from, const char *const tags[2], int *which,
+                       size_t *hold) {
+    size_t size = o->in.size;
+    *hold = size;
+    for (const char *at; from < size && (at = memchr(o->in.data + from, '<', size - from)) != NULL; from++) {
+        from = (size_t)(at - o->in.data);
+        for (int k = 0; k < 2; k++) {
+            int begins = tags[k] == NULL ? 0 : pgl_output_begins(at, size - from, tags[k]);
+            *which = k;
+            if (begins == 1)
+                return *hold = from;
+            if (begins < 0 && !o->final)
+                *hold = from;
         }
-        int quoted = is_quoted(o, i, n);
-        *hold = i;
-        if (quoted == 0)
-            return i;
-        if (quoted < 0)
+        if (*hold < size)
             return size;
-        from = i + n;
     }
+    return size;
 }
 
 /* ---- thinking */
 
 static bool step_begin(pgl_output *o) {
-    size_t blanks = pgl_output_blanks(pgl_buf_text(&o->in), o->in.size);
+    size_t blanks = pgl_output_blanks(o->in.data, o->in.size);
     int tag =
         o->in.size == blanks ? -1 : pgl_output_begins(o->in.data + blanks, o->in.size - blanks, OPEN_THINK);
     if (tag < 0 && !o->final)
@@ -119,55 +138,83 @@ static bool step_begin(pgl_output *o) {
     return true;
 }
 
-/* A call that begins at i inside the thought: 1 it counts, 0 it is part of the thought, -1 not known yet. */
-static int call_counts(const pgl_output *o, size_t i) {
-    const char *text = o->in.data;
-    size_t size = o->in.size, partial;
-    size_t close = pgl_output_find(text, size, i, CLOSE_THINK, &partial);
-    if (close == size)
-        return !o->final ? -1 : !o->cut;
-    size_t behind = close + strlen(CLOSE_THINK);
-    if (behind + pgl_output_blanks(text + behind, size - behind) < size)
-        return 0;
-    return o->final ? 1 : -1;
+static void end_thought(pgl_output *o, pgl_output_state next) {
+    pgl_buf_clear(&o->blanks);
+    o->thought_closed = true;
+    o->state = next;
+}
+
+static void think(pgl_output *o, size_t n) {
+    give_trimmed(o, PGL_OUTPUT_REASONING, o->in.data, n);
+    consume_thought(o, n);
 }
 
 static bool step_thought(pgl_output *o) {
     if (!o->thought_begun) {
-        pgl_output_consume(o, pgl_output_blanks(pgl_buf_text(&o->in), o->in.size));
+        pgl_output_consume(o, pgl_output_blanks(o->in.data, o->in.size));
         o->thought_begun = o->in.size > 0;
     }
-    size_t hold, call_hold = o->in.size, size = o->in.size;
-    size_t close = find_tag(o, CLOSE_THINK, &hold);
-    size_t call = o->tools == NULL ? size : find_tag(o, OPEN_CALL, &call_hold);
-    if (call < size && call < close) {
-        int counts = call_counts(o, call);
-        if (counts == 0)
-            call = size; /* the thought goes on up to its end, which is there */
-        else
-            hold = call;
-        if (counts == 1) {
-            give_trimmed(o, PGL_OUTPUT_REASONING, o->in.data, call);
-            pgl_buf_clear(&o->blanks);
-            pgl_output_consume(o, call);
-            o->thought_closed = true;
-            o->state = PGL_STATE_ANSWER;
-            return true;
-        }
-        close = counts == 0 ? close : size;
-    } else if (close == size && call_hold < hold) {
-        hold = call_hold;
-    }
-    if (hold > 0) {
-        give_trimmed(o, PGL_OUTPUT_REASONING, o->in.data, hold);
-        pgl_output_consume(o, hold);
-    }
-    if (close == size)
+    const char *const tags[2] = {CLOSE_THINK, o->tools == NULL ? NULL : OPEN_CALL};
+    int which;
+    size_t hold, tag = next_tag(o, 0, tags, &which, &hold);
+    if (tag == o->in.size) {
+        think(o, hold);
         return false;
+    }
+    int quoted = is_quoted_thought(o, tag, strlen(tags[which]));
+    think(o, quoted > 0 ? tag + strlen(tags[which]) : tag);
+    if (quoted != 0)
+        return quoted > 0;
+    if (which == 1) {
+        o->close_at = SIZE_MAX;
+        o->state = PGL_STATE_CONSIDERED;
+        return true;
+    }
     pgl_output_consume(o, strlen(CLOSE_THINK));
-    pgl_buf_clear(&o->blanks);
-    o->thought_closed = true;
-    o->state = PGL_STATE_AFTER;
+    end_thought(o, PGL_STATE_AFTER);
+    return true;
+}
+
+/* A call stands at the front of in: it counts when the turn ends behind it without an answer, or without the end of the
+ * thought; with an answer it was only thought about. */
+static bool step_considered(pgl_output *o) {
+    static const char *const TAGS[2] = {CLOSE_THINK, NULL};
+    while (o->close_at == SIZE_MAX) {
+        int which;
+        size_t close = next_tag(o, o->scanned, TAGS, &which, &o->scanned);
+        int quoted = close < o->in.size ? is_quoted(o, close, strlen(CLOSE_THINK)) : -1;
+        if (quoted == 0)
+            o->close_at = close;
+        else if (quoted > 0)
+            o->scanned = close + strlen(CLOSE_THINK);
+        else if (!o->final)
+            return false;
+        else
+            break;
+    }
+    bool answered = false;
+    if (o->close_at != SIZE_MAX) {
+        size_t behind = o->close_at + strlen(CLOSE_THINK);
+        size_t from = o->scanned > behind ? o->scanned : behind;
+        from += pgl_output_blanks(o->in.data + from, o->in.size - from);
+        o->scanned = from;
+        answered = from < o->in.size;
+        if (!answered && !o->final)
+            return false;
+    }
+    if (!answered && !o->cut) {
+        end_thought(o, PGL_STATE_ANSWER);
+        o->scanned = 0;
+        return true;
+    }
+    size_t thought = o->close_at == SIZE_MAX ? o->in.size : o->close_at;
+    think(o, thought);
+    if (o->close_at != SIZE_MAX) {
+        pgl_output_consume(o, strlen(CLOSE_THINK));
+        end_thought(o, PGL_STATE_AFTER);
+    } else {
+        o->state = PGL_STATE_THOUGHT;
+    }
     return true;
 }
 
@@ -215,21 +262,16 @@ static int opens_function(const pgl_output *o, size_t i) {
 
 /* The first place where a call begins; size when there is none. *hold: how much is certain to be text before it. */
 static size_t find_call(const pgl_output *o, bool *function, size_t *hold) {
-    size_t size = o->in.size, from = 0, partial_call, partial_function;
-    const char *text = pgl_buf_text(&o->in);
+    static const char *const TAGS[2] = {OPEN_CALL, OPEN_FUNCTION};
+    size_t size = o->in.size, from = 0;
     for (;;) {
-        size_t call = pgl_output_find(text, size, from, OPEN_CALL, &partial_call);
-        size_t bare = pgl_output_find(text, size, from, OPEN_FUNCTION, &partial_function);
-        size_t i = call < bare ? call : bare;
-        if (i == size) {
-            *hold = partial_call < partial_function ? partial_call : partial_function;
-            *hold = o->final ? size : *hold;
+        int which;
+        size_t i = next_tag(o, from, TAGS, &which, hold);
+        if (i == size)
             return size;
-        }
-        *function = bare < call;
+        *function = which == 1;
         int quoted = is_quoted(o, i, *function ? 0 : strlen(OPEN_CALL));
         int opens = *function ? opens_function(o, i) : opens_call(o, i);
-        *hold = i;
         if (opens == 1 && quoted == 0)
             return i;
         if (quoted < 0 || (opens < 0 && quoted == 0))
@@ -247,7 +289,7 @@ static void note_line(pgl_output *o, size_t n) {
 
 static bool step_answer(pgl_output *o) {
     if (o->tools == NULL) {
-        pgl_output_give(o, PGL_OUTPUT_CONTENT, pgl_buf_text(&o->in), o->in.size);
+        pgl_output_give(o, PGL_OUTPUT_CONTENT, o->in.data, o->in.size);
         pgl_output_consume(o, o->in.size);
         return false;
     }
@@ -276,6 +318,8 @@ static bool step(pgl_output *o) {
         return step_begin(o);
     case PGL_STATE_THOUGHT:
         return step_thought(o);
+    case PGL_STATE_CONSIDERED:
+        return step_considered(o);
     case PGL_STATE_AFTER:
         return step_after(o);
     case PGL_STATE_ANSWER:
@@ -298,15 +342,20 @@ static size_t unfinished(const char *text, size_t size) {
     return 0;
 }
 
-static void run(pgl_output *o) {
+/* Looks at what is not consumed and at the new piece. */
+static void run(pgl_output *o, const char *text, size_t size) {
+    size_t left = o->store.size - (size_t)(o->in.data - pgl_buf_text(&o->store));
+    if (o->in.data != pgl_buf_text(&o->store)) /* a value that is held stays where it is */
+        memmove(o->store.data, o->in.data, left);
+    o->store.size = left;
+    if (!pgl_buf_append(&o->store, text, size))
+        o->failed = true;
     /* A character that is cut stays out of the states' sight. */
-    size_t tail = o->final ? 0 : unfinished(pgl_buf_text(&o->in), o->in.size);
-    char kept[4];
-    memcpy(kept, pgl_buf_text(&o->in) + o->in.size - tail, tail);
-    o->in.size -= tail;
+    size_t tail = o->final ? 0 : unfinished(pgl_buf_text(&o->store), o->store.size);
+    o->in.data = pgl_buf_text(&o->store);
+    o->in.size = o->store.size - tail;
     while (step(o)) {
     }
-    o->failed = !pgl_buf_append(&o->in, kept, tail) || o->failed;
 }
 
 pgl_status pgl_output_open(const pgl_output_options *options, pgl_output **out, pgl_error *err) {
@@ -315,6 +364,7 @@ pgl_status pgl_output_open(const pgl_output_options *options, pgl_output **out, 
     if (o == NULL)
         return pgl_fail(err, PGL_E_MEMORY, "no memory for an answer's text");
     o->options = *options;
+    o->in.data = pgl_buf_text(&o->store);
     o->seen.keys = (pgl_map)PGL_MAP_INIT;
     o->line_start = true;
     o->state = options->no_thinking && !options->in_thought ? PGL_STATE_ANSWER : PGL_STATE_BEGIN;
@@ -334,21 +384,16 @@ void pgl_output_close(pgl_output *output) {
         return;
     pgl_tool_table_close(output->tools);
     pgl_tool_seen_clear(&output->seen);
-    pgl_buf_fini(&output->in);
+    pgl_buf_fini(&output->store);
     pgl_buf_fini(&output->thought);
     pgl_buf_fini(&output->blanks);
-    pgl_buf_fini(&output->key);
-    pgl_buf_fini(&output->value);
     free(output);
 }
 
 void pgl_output_push(pgl_output *output, const char *text, size_t size) {
     if (output->final || size == 0)
         return;
-    if (!pgl_buf_append(&output->in, text, size))
-        output->failed = true;
-    else
-        run(output);
+    run(output, text, size);
 }
 
 void pgl_output_finish(pgl_output *output, bool cut) {
@@ -357,7 +402,7 @@ void pgl_output_finish(pgl_output *output, bool cut) {
         return;
     o->final = true;
     o->cut = cut;
-    run(o);
+    run(o, "", 0);
     if (o->in_call)
         pgl_output_end_call(o, !cut);
     if (o->state == PGL_STATE_THOUGHT && !cut) {
@@ -369,7 +414,7 @@ void pgl_output_finish(pgl_output *output, bool cut) {
 }
 
 bool pgl_output_in_thought(const pgl_output *output) {
-    return output->state == PGL_STATE_THOUGHT ||
+    return output->state == PGL_STATE_THOUGHT || output->state == PGL_STATE_CONSIDERED ||
            (output->state == PGL_STATE_BEGIN && output->options.in_thought);
 }
 

@@ -7,14 +7,15 @@
  *
  * Thinking. A thought stands at the beginning only: from the start when the prompt opened it, else after a leading
  * <think>; an opening tag repeated at its beginning is dropped. It ends at the first </think> that is not quoted (the
- * same quotation mark or backtick right before and behind it). Everything behind it is answer, tags included. White space
+ * same quotation mark right before and behind it, or backticks that open and close there). Everything behind it is answer, tags included. White space
  * at both ends of the thought, and newlines between it and the answer, are layout and dropped. A turn that ends inside its
  * thought by itself gives the thought as content too, so that there is an answer; cut by its limit it stays a thought.
  *
  * Calls. Only with tools. Values are typed by the tool's schema: strings verbatim but for the one newline on each side,
- * streamed as they come; anything else becomes JSON of the type, as written, where it is that, and a string where it is
- * not. A value ends at </parameter> where the structure goes on behind it, so it may contain markup; or at the opening
- * tag of another parameter that the tool has and the call has not had. Parameters without a name, doubled closing tags
+ * streamed as they come, also where null or another type is allowed beside them, once it is clear that they are neither;
+ * anything else becomes JSON of the type, as written, where it is that, and a string where it is not. A value ends at </parameter> where the structure goes on behind it, so it may contain markup, whole
+ * calls included; failing that, at the opening tag of another parameter that the tool has and the call has not had, or
+ * where the function or the call ends with the turn, or before another call. Parameters without a name, doubled closing tags
  * and calls without a function are left out; what is good around them stays. <function=NAME> of a known tool at the
  * beginning of a line needs no <tool_call>. A JSON object {"name", "arguments"} inside <tool_call> is taken as a call.
  * A call inside a thought counts when nothing but white space follows, or the thought is never closed. White space around

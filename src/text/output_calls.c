@@ -9,6 +9,7 @@
 #define OPEN_FUNCTION "<function="
 #define OPEN_CALL "<tool_call>"
 #define CLOSE_CALL "</tool_call>"
+#define MOST_BLANKS 1024 /* more between two tags are no layout */
 
 static bool is_blank(char c) {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
@@ -56,7 +57,7 @@ static void trim(const char **text, size_t *size) {
 }
 
 static bool step_call(pgl_output *o) {
-    pgl_output_consume(o, pgl_output_blanks(pgl_buf_text(&o->in), o->in.size));
+    pgl_output_consume(o, pgl_output_blanks(o->in.data, o->in.size));
     if (o->in.size == 0)
         return false;
     if (o->in.data[0] == '{') {
@@ -84,21 +85,19 @@ static bool step_call(pgl_output *o) {
 
 static bool begin_value(pgl_output *o, const char *key, size_t size) {
     o->value_begun = o->value_given = false;
-    pgl_buf_clear(&o->value);
+    o->nested = 0;
     if (size == 0 || !pgl_tool_seen_add(&o->seen, key, size)) {
         o->state = PGL_STATE_LOST_VALUE;
         return true;
     }
-    unsigned types = pgl_tool_types(o->tool, key, size);
+    o->types = pgl_tool_types(o->tool, key, size);
     pgl_buf piece = PGL_BUF_INIT;
     bool ok = (o->n_parameters++ == 0 || pgl_buf_puts(&piece, ", ")) &&
               pgl_json_put_string(&piece, key, size) && pgl_buf_puts(&piece, ": ");
-    pgl_buf_clear(&o->key);
-    ok = ok && pgl_buf_append(&o->key, key, size);
     pgl_output_give(o, PGL_OUTPUT_ARGUMENTS, pgl_buf_text(&piece), piece.size);
     pgl_buf_fini(&piece);
     o->failed = o->failed || !ok;
-    o->state = types == 0 || types == PGL_TYPE_STRING ? PGL_STATE_TEXT_VALUE : PGL_STATE_JSON_VALUE;
+    o->state = o->types == 0 || o->types == PGL_TYPE_STRING ? PGL_STATE_TEXT_VALUE : PGL_STATE_JSON_VALUE;
     return true;
 }
 
@@ -118,7 +117,7 @@ static bool open_parameter(pgl_output *o) {
 static bool step_parameters(pgl_output *o) {
     static const char *const TAGS[] = {OPEN_PARAMETER, CLOSE_PARAMETER, CLOSE_FUNCTION, CLOSE_CALL,
                                        OPEN_CALL};
-    pgl_output_consume(o, pgl_output_blanks(pgl_buf_text(&o->in), o->in.size));
+    pgl_output_consume(o, pgl_output_blanks(o->in.data, o->in.size));
     if (o->in.size == 0)
         return false;
     for (size_t i = 0; i < sizeof TAGS / sizeof TAGS[0]; i++) {
@@ -151,21 +150,61 @@ static int opens_known(const pgl_output *o, const char *text, size_t size) {
            !pgl_tool_seen_has(&o->seen, text + from, end - from);
 }
 
+/* What stands behind the blanks at text: 1 the word, 0 something else, -1 not known yet. The end of the text counts as
+ * the word when it may. */
+static int follows(const pgl_output *o, const char *text, size_t size, const char *word, bool or_end) {
+    size_t blanks = pgl_output_blanks(text, size);
+    if (blanks == size || blanks > MOST_BLANKS)
+        return o->final || blanks > MOST_BLANKS ? or_end : -1;
+    int begins = pgl_output_begins(text + blanks, size - blanks, word);
+    return begins < 0 && o->final ? 0 : begins;
+}
+
+/* </tool_call> at text, the end of the turn or another call behind it: the call's own, not one that a value quotes. */
+static int ends_call(const pgl_output *o, const char *text, size_t size) {
+    int tag = pgl_output_begins(text, size, CLOSE_CALL);
+    if (tag != 1)
+        return tag < 0 && o->final ? 0 : tag;
+    return follows(o, text + strlen(CLOSE_CALL), size - strlen(CLOSE_CALL), OPEN_CALL, true);
+}
+
+/* </function> at text, and the end of the call or of the turn behind it. */
+static int ends_function(const pgl_output *o, const char *text, size_t size) {
+    int tag = pgl_output_begins(text, size, CLOSE_FUNCTION);
+    if (tag != 1)
+        return tag < 0 && o->final ? 0 : tag;
+    text += strlen(CLOSE_FUNCTION);
+    size -= strlen(CLOSE_FUNCTION);
+    size_t blanks = pgl_output_blanks(text, size);
+    if (blanks == size || blanks > MOST_BLANKS)
+        return o->final || blanks > MOST_BLANKS ? 1 : -1;
+    return ends_call(o, text + blanks, size - blanks);
+}
+
 /* Whether the value ends with the closing tag at i: the structure has to go on behind it, and when the tag does not stand
- * on a line of its own, with a parameter that there is. *after: where. */
-static int closes_parameter(const pgl_output *o, size_t i, size_t *after) {
+ * on a line of its own, with a parameter that there is. Inside a parameter that the value itself quotes, only what cannot
+ * belong to the quotation ends it. */
+static int closes_parameter(const pgl_output *o, size_t i) {
     static const char *const NEXT[] = {OPEN_PARAMETER, CLOSE_PARAMETER, CLOSE_FUNCTION, CLOSE_CALL};
-    *after = i + strlen(CLOSE_PARAMETER);
-    const char *text = o->in.data + *after;
-    size_t size = o->in.size - *after, blanks = pgl_output_blanks(text, size);
-    if (blanks == size)
-        return o->final ? 1 : -1;
+    const char *text = o->in.data + i + strlen(CLOSE_PARAMETER);
+    size_t size = o->in.size - i - strlen(CLOSE_PARAMETER), blanks = pgl_output_blanks(text, size);
+    if (blanks == size || blanks > MOST_BLANKS)
+        return o->final || blanks > MOST_BLANKS ? 1 : -1;
+    text += blanks;
+    size -= blanks;
+    if (o->nested > 0) {
+        int function = ends_function(o, text, size),
+            parameter = pgl_output_begins(text, size, OPEN_PARAMETER);
+        if (parameter == 1)
+            return opens_known(o, text, size);
+        return function == 0 && parameter < 0 && !o->final ? -1 : function;
+    }
     bool own_line = i > 0 ? o->in.data[i - 1] == '\n' : !o->value_given || o->before == '\n';
     int answer = 0;
     for (size_t k = 0; k < sizeof NEXT / sizeof NEXT[0]; k++) {
-        int tag = pgl_output_begins(text + blanks, size - blanks, NEXT[k]);
+        int tag = pgl_output_begins(text, size, NEXT[k]);
         if (tag == 1 && k == 0 && !own_line)
-            return opens_known(o, text + blanks, size - blanks);
+            return opens_known(o, text, size);
         if (tag == 1)
             return 1;
         answer = tag < 0 && !o->final ? -1 : answer;
@@ -173,20 +212,19 @@ static int closes_parameter(const pgl_output *o, size_t i, size_t *after) {
     return answer;
 }
 
-/* Whether a value without a closing tag ends before the newline and tag at i: another parameter of the tool, or the end of
- * the function and the call. */
-static int ends_value(const pgl_output *o, size_t i, size_t *after) {
-    const char *text = o->in.data;
-    size_t size = o->in.size;
-    *after = i;
-    if (pgl_output_begins(text + i, size - i, CLOSE_FUNCTION) == 1) {
-        size_t at = i + strlen(CLOSE_FUNCTION), blanks = pgl_output_blanks(text + at, size - at);
-        if (at + blanks == size)
-            return o->final ? 1 : -1;
-        int tag = pgl_output_begins(text + at + blanks, size - at - blanks, CLOSE_CALL);
-        return tag < 0 && o->final ? 0 : tag;
-    }
-    return opens_known(o, text + i, size - i);
+/* Whether a value without a closing tag ends before the tag at text, which begins a line: another parameter of the tool, or
+ * the end of the function or the call. */
+static int ends_value(const pgl_output *o, const char *text, size_t size) {
+    int answer = 0;
+    if (pgl_output_begins(text, size, OPEN_PARAMETER) == 1)
+        return opens_known(o, text, size);
+    if (!o->final && pgl_output_begins(text, size, OPEN_PARAMETER) < 0)
+        answer = -1;
+    const int ends[] = {ends_function(o, text, size), ends_call(o, text, size)};
+    for (int k = 0; k < 2; k++)
+        if (ends[k] != 0)
+            answer = ends[k] == 1 || answer == 1 ? 1 : -1;
+    return answer;
 }
 
 typedef struct value_end {
@@ -195,31 +233,40 @@ typedef struct value_end {
     bool found;
 } value_end;
 
-/* The end of the value at the front of o->in; when it is not found, text is how much of it is certain. */
-static value_end find_end(const pgl_output *o) {
-    static const char *const TAGS[] = {CLOSE_PARAMETER, "\n" OPEN_PARAMETER, "\n" CLOSE_FUNCTION};
-    const char *text = pgl_buf_text(&o->in);
-    size_t size = o->in.size, from = 0;
-    for (;;) {
-        size_t first = size, hold = size, which = 0;
-        for (size_t k = 0; k < 3; k++) {
-            size_t partial, i = pgl_output_find(text, size, from, TAGS[k], &partial);
-            if (i < first) {
-                first = i;
-                which = k;
-            }
-            hold = partial < hold ? partial : hold;
-        }
-        if (first == size)
-            return (value_end){.text = o->final ? size : hold};
-        size_t after, skip = which == 0 ? 0 : 1;
-        int ends = which == 0 ? closes_parameter(o, first, &after) : ends_value(o, first + skip, &after);
+/* Follows parameters that the value quotes: the tag at i is part of it. */
+static void note_quoted(pgl_output *o, size_t i, bool own_line) {
+    const char *text = o->in.data + i;
+    size_t size = o->in.size - i;
+    if (pgl_output_begins(text, size, CLOSE_PARAMETER) == 1)
+        o->nested -= o->nested > 0;
+    else if (own_line && pgl_output_begins(text, size, OPEN_PARAMETER) == 1)
+        o->nested++;
+}
+
+/* The end of the value at the front of o->in, looked for from o->scanned on; when it is not found, text is how much of it
+ * is certain, and o->scanned stands there. */
+static value_end find_end(pgl_output *o) {
+    size_t size = o->in.size;
+    for (const char *at; o->scanned < size; o->scanned++) {
+        at = memchr(o->in.data + o->scanned, '<', size - o->scanned);
+        if (at == NULL)
+            break;
+        size_t i = (size_t)(at - o->in.data);
+        o->scanned = i;
+        bool line = i > 0 ? at[-1] == '\n' : o->before == '\n';
+        int close = pgl_output_begins(at, size - i, CLOSE_PARAMETER);
+        int ends = close == 1 ? closes_parameter(o, i) : close < 0 && !o->final ? -1 : 0;
         if (ends == 1)
-            return (value_end){.text = first, .after = after, .found = true};
-        if (ends < 0)
-            return (value_end){.text = first};
-        from = first + 1;
+            return (value_end){.text = i, .after = i + strlen(CLOSE_PARAMETER), .found = true};
+        int missing = line && close != 1 ? ends_value(o, at, size - i) : 0;
+        if (missing == 1)
+            return (value_end){.text = i, .after = i, .found = true};
+        if (ends < 0 || missing < 0)
+            return (value_end){.text = i};
+        note_quoted(o, i, line);
     }
+    o->scanned = size;
+    return (value_end){.text = size};
 }
 
 /* Drops the newline that the format puts before a closing tag. */
@@ -242,7 +289,7 @@ static void give_text(pgl_output *o, const char *text, size_t size) {
 /* A tag that the turn's end cut is no part of the value. */
 static size_t without_cut_tag(const char *text, size_t size) {
     size_t partial;
-    pgl_output_find(text, size, 0, CLOSE_PARAMETER, &partial);
+    pgl_output_find(text, size, size < 16 ? 0 : size - 16, CLOSE_PARAMETER, &partial);
     return partial;
 }
 
@@ -261,7 +308,7 @@ static bool step_text_value(pgl_output *o) {
         return true;
     }
     value_end end = find_end(o);
-    const char *text = pgl_buf_text(&o->in);
+    const char *text = o->in.data;
     if (end.found) {
         give_text(o, text, without_newline(text, end.text));
         give_arguments(o, "\"");
@@ -280,16 +327,23 @@ static bool step_text_value(pgl_output *o) {
     return false;
 }
 
+/* A value that may be something else than a string: once it is certain to be one, it is streamed like any. */
 static bool step_gathered_value(pgl_output *o) {
     value_end end = find_end(o);
+    const char *text = o->in.data;
+    if (!end.found && o->state == PGL_STATE_JSON_VALUE && pgl_tool_is_string(text, end.text, o->types)) {
+        o->state = PGL_STATE_TEXT_VALUE; /* which looks at all of it again */
+        o->scanned = o->nested = 0;
+        return true;
+    }
     if (!end.found && !o->final)
         return false;
-    const char *text = pgl_buf_text(&o->in);
-    size_t size = end.found ? end.text : without_cut_tag(text, end.text);
+    size_t size =
+        end.found ? without_newline(text, end.text) : without_newline(text, without_cut_tag(text, end.text));
     if (o->state == PGL_STATE_JSON_VALUE && (end.found || !o->cut)) {
         pgl_buf piece = PGL_BUF_INIT;
-        unsigned types = pgl_tool_types(o->tool, pgl_buf_text(&o->key), o->key.size);
-        o->failed = !pgl_tool_put_value(&piece, text, size, types) || o->failed;
+        size_t skip = size > 0 && text[0] == '\n' ? 1 : 0;
+        o->failed = !pgl_tool_put_value(&piece, text + skip, size - skip, o->types) || o->failed;
         pgl_output_give(o, PGL_OUTPUT_ARGUMENTS, pgl_buf_text(&piece), piece.size);
         pgl_buf_fini(&piece);
     }
@@ -320,11 +374,13 @@ static bool give_object(pgl_output *o, const char *text, size_t size) {
 }
 
 static bool step_object_call(pgl_output *o) {
-    size_t from = 0, partial, size = o->in.size;
+    size_t from = o->scanned, partial, size = o->in.size;
     for (;;) {
-        size_t end = pgl_output_find(pgl_buf_text(&o->in), size, from, CLOSE_CALL, &partial);
-        if (end == size && !o->final)
+        size_t end = pgl_output_find(o->in.data, size, from, CLOSE_CALL, &partial);
+        if (end == size && !o->final) {
+            o->scanned = partial;
             return false;
+        }
         bool taken = give_object(o, o->in.data, end);
         if (taken || end == size) {
             pgl_output_consume(o, end);

@@ -9,7 +9,8 @@
 typedef enum pgl_output_state {
     PGL_STATE_BEGIN, /* before anything: white space, perhaps an opening tag */
     PGL_STATE_THOUGHT,
-    PGL_STATE_AFTER, /* right behind </think>: newlines are dropped */
+    PGL_STATE_CONSIDERED, /* a call inside the thought: held until it is clear whether it counts */
+    PGL_STATE_AFTER,      /* right behind </think>: newlines are dropped */
     PGL_STATE_ANSWER,
     PGL_STATE_CALL,        /* behind <tool_call>: white space, then a function or an object */
     PGL_STATE_PARAMETERS,  /* between parameters */
@@ -24,24 +25,31 @@ struct pgl_output {
     pgl_output_options options;
     pgl_tool_table *tools; /* NULL: none */
     pgl_output_state state;
-    pgl_buf in;  /* text that is not consumed yet */
-    char before; /* the byte before in; 0 at the beginning */
+    pgl_buf store; /* what came in, the consumed part included until the next piece */
+    struct {
+        const char *data; /* never NULL */
+        size_t size;
+    } in;            /* text that is not consumed yet: the end of store */
+    char before;     /* the byte before in; 0 at the beginning */
+    size_t scanned;  /* of in, by the states that hold it: nothing that they look for begins before here */
+    size_t close_at; /* CONSIDERED: where the thought's end stands in in; SIZE_MAX: not there yet */
     bool final, cut, failed;
 
     bool line_start; /* of the answer: only white space stands on this line so far */
     bool had_thought, thought_begun, thought_closed;
-    pgl_buf thought; /* what was given out as reasoning, for a turn that ends inside it */
-    pgl_buf blanks;  /* white space that is given out when something follows */
+    size_t backticks; /* on the thought's line so far */
+    pgl_buf thought;  /* what was given out as reasoning, for a turn that ends inside it */
+    pgl_buf blanks;   /* white space that is given out when something follows */
 
     uint32_t n_calls;
     bool in_call;          /* its CALL was given out, its CALL_END not */
     const pgl_tool *tool;  /* NULL: the request has no such tool */
     uint32_t n_parameters; /* given out in this call */
     pgl_tool_seen seen;    /* keys that this call has had */
-    pgl_buf key;
-    bool value_begun; /* TEXT_VALUE: its opening newline is behind us */
-    bool value_given; /* TEXT_VALUE: some of it was given out */
-    pgl_buf value;    /* JSON_VALUE, LOST_VALUE, OBJECT_CALL */
+    bool value_begun;      /* TEXT_VALUE: its opening newline is behind us */
+    bool value_given;      /* TEXT_VALUE: some of it was given out */
+    unsigned types;        /* of the value */
+    size_t nested;         /* parameters that the value itself quotes, opened and not closed */
 };
 
 /* Handing out. Empty pieces are not. */
@@ -50,7 +58,7 @@ void pgl_output_give(pgl_output *o, pgl_output_kind kind, const char *text, size
 /* Each consumes what is certain of o->in; true: something changed, look again. */
 bool pgl_output_calls_step(pgl_output *o); /* the states from CALL to OBJECT_CALL */
 
-/* Drops n bytes from the front of o->in. */
+/* Drops n bytes from the front of o->in; nothing of what is left counts as scanned. */
 void pgl_output_consume(pgl_output *o, size_t n);
 
 /* Closes what is open of a call. complete: with its arguments' object. */

@@ -111,13 +111,16 @@ static const json_t *referred(const pgl_tool *tool, const char *reference) {
     return NULL;
 }
 
-static unsigned schema_types(const pgl_tool *tool, const json_t *schema, unsigned depth) {
+/* budget: schemas that may still be looked at. They come from outside, and a few that refer to each other can stand for
+ * billions of alternatives. */
+static unsigned schema_types(const pgl_tool *tool, const json_t *schema, unsigned depth, unsigned *budget) {
     static const char *const CHOICES[] = {"anyOf", "oneOf"};
     const json_t *type = json_object_get(schema, "type"), *values = json_object_get(schema, "enum");
     const char *reference = json_string_value(json_object_get(schema, "$ref"));
     unsigned types = 0;
-    if (depth > 8)
+    if (depth > 8 || *budget == 0)
         return 0;
+    (*budget)--;
     if (json_is_string(type))
         return type_named(json_string_value(type));
     for (size_t i = 0; i < json_array_size(type); i++)
@@ -125,11 +128,11 @@ static unsigned schema_types(const pgl_tool *tool, const json_t *schema, unsigne
     if (types != 0)
         return types;
     if (reference != NULL)
-        return schema_types(tool, referred(tool, reference), depth + 1);
+        return schema_types(tool, referred(tool, reference), depth + 1, budget);
     for (size_t c = 0; c < 2; c++) {
         const json_t *list = json_object_get(schema, CHOICES[c]);
         for (size_t i = 0; i < json_array_size(list); i++)
-            types |= schema_types(tool, json_array_get(list, i), depth + 1);
+            types |= schema_types(tool, json_array_get(list, i), depth + 1, budget);
     }
     for (size_t i = 0; i < json_array_size(values); i++)
         types |= type_of(json_array_get(values, i));
@@ -145,7 +148,8 @@ static unsigned schema_types(const pgl_tool *tool, const json_t *schema, unsigne
 
 unsigned pgl_tool_types(const pgl_tool *tool, const char *key, size_t size) {
     const json_t *schema = property(tool, key, size);
-    return schema == NULL ? 0 : schema_types(tool, schema, 0);
+    unsigned budget = 1000;
+    return schema == NULL ? 0 : schema_types(tool, schema, 0, &budget);
 }
 
 bool pgl_tool_seen_add(pgl_tool_seen *seen, const char *key, size_t size) {
@@ -165,22 +169,54 @@ static bool is_word(const char *text, size_t size, const char *word) {
     return size == strlen(word) && memcmp(text, word, size) == 0;
 }
 
+static bool is_blank(char c) {
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
 bool pgl_tool_put_value(pgl_buf *out, const char *text, size_t size, unsigned types) {
-    while (size > 0 && strchr(" \t\n\r", text[0]) != NULL) {
-        text++;
-        size--;
-    }
-    while (size > 0 && strchr(" \t\n\r", text[size - 1]) != NULL)
-        size--;
-    if ((types & PGL_TYPE_BOOLEAN) != 0 && is_word(text, size, "True"))
+    const char *word = text;
+    size_t n = size;
+    for (; n > 0 && is_blank(word[0]); n--)
+        word++;
+    while (n > 0 && is_blank(word[n - 1]))
+        n--;
+    if ((types & PGL_TYPE_BOOLEAN) != 0 && is_word(word, n, "True"))
         return pgl_buf_puts(out, "true");
-    if ((types & PGL_TYPE_BOOLEAN) != 0 && is_word(text, size, "False"))
+    if ((types & PGL_TYPE_BOOLEAN) != 0 && is_word(word, n, "False"))
         return pgl_buf_puts(out, "false");
-    if ((types & PGL_TYPE_NULL) != 0 && is_word(text, size, "None"))
+    if ((types & PGL_TYPE_NULL) != 0 && is_word(word, n, "None"))
         return pgl_buf_puts(out, "null");
+    /* Where a string is allowed, quotes are part of it. */
+    if (n > 0 && word[0] == '"' && (types & PGL_TYPE_STRING) != 0)
+        return pgl_json_put_string(out, text, size);
     json_t *value = NULL;
-    pgl_json_options options = {.last_wins = true, .allow_nul = true, .replace_surrogates = true};
-    bool fits = pgl_json_parse(text, size, &options, &value, NULL) == PGL_OK && (type_of(value) & types) != 0;
+    pgl_json_options options = {.last_wins = true, .allow_nul = true};
+    bool fits = pgl_json_parse(word, n, &options, &value, NULL) == PGL_OK && (type_of(value) & types) != 0;
     json_decref(value);
-    return fits ? pgl_buf_append(out, text, size) : pgl_json_put_string(out, text, size);
+    return fits ? pgl_buf_append(out, word, n) : pgl_json_put_string(out, text, size);
+}
+
+bool pgl_tool_is_string(const char *text, size_t size, unsigned types) {
+    static const struct {
+        const char *word;
+        unsigned type;
+    } WORDS[] = {{"true", PGL_TYPE_BOOLEAN},  {"false", PGL_TYPE_BOOLEAN}, {"True", PGL_TYPE_BOOLEAN},
+                 {"False", PGL_TYPE_BOOLEAN}, {"null", PGL_TYPE_NULL},     {"None", PGL_TYPE_NULL}};
+    if ((types & PGL_TYPE_STRING) == 0)
+        return false;
+    for (; size > 0 && is_blank(text[0]); size--)
+        text++;
+    while (size > 0 && is_blank(text[size - 1]))
+        size--;
+    if (size == 0)
+        return false;
+    if (((types & PGL_TYPE_OBJECT) != 0 && *text == '{') || ((types & PGL_TYPE_ARRAY) != 0 && *text == '['))
+        return false;
+    if ((types & (PGL_TYPE_NUMBER | PGL_TYPE_INTEGER)) != 0 && strchr("-0123456789", *text) != NULL)
+        return size > 64 || strspn(text, "-+.0123456789eE") < size;
+    for (size_t i = 0; i < sizeof WORDS / sizeof WORDS[0]; i++)
+        if ((types & WORDS[i].type) != 0 && size <= strlen(WORDS[i].word) &&
+            memcmp(text, WORDS[i].word, size) == 0)
+            return false;
+    return true;
 }

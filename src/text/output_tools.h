@@ -50,4 +50,7 @@ void pgl_tool_seen_clear(pgl_tool_seen *seen);
  * False and None, else as a string. False when memory is out. */
 bool pgl_tool_put_value(pgl_buf *out, const char *text, size_t size, unsigned types);
 
+/* Whether a value that begins with text can be nothing but a string. */
+bool pgl_tool_is_string(const char *text, size_t size, unsigned types);
+
 #endif

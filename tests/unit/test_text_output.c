@@ -168,6 +168,102 @@ static void malformed_neighbours_do_not_harm_good_calls(void **state) {
           "R{}C{}now({\"a\": \"</tool_call>\", \"b\": 0.10})");
 }
 
+static void a_value_that_quotes_calls_is_kept(void **state) {
+    (void)state;
+#define QUOTED                                                                                               \
+    "See:\n<tool_call>\n<function=x>\n<parameter=p>\nv\n</parameter>\n<parameter=q>\nw\n</parameter>\n</"    \
+    "function>\n</tool_call>"
+#define QUOTED_JSON                                                                                          \
+    "See:\\n<tool_call>\\n<function=x>\\n<parameter=p>\\nv\\n</parameter>\\n<parameter=q>\\nw\\n</"          \
+    "parameter>\\n</function>\\n</tool_call>"
+    check(PLAIN, WRITE(P("content", QUOTED "\nmore") P("path", "a")),
+          "R{}C{}write({\"content\": \"" QUOTED_JSON "\\nmore\", \"path\": \"a\"})");
+    check(PLAIN, WRITE(P("path", "a") P("content", QUOTED)),
+          "R{}C{}write({\"path\": \"a\", \"content\": \"" QUOTED_JSON "\"})");
+    check(PLAIN, WRITE(P("path", "a") P("content", QUOTED)) "\n" NOW,
+          "R{}C{}write({\"path\": \"a\", \"content\": \"" QUOTED_JSON "\"})now({})");
+    /* an opening tag that is only mentioned does not swallow the rest */
+    check(PLAIN, WRITE(P("content", "say\n<parameter=x>\nand on") P("path", "a")),
+          "R{}C{}write({\"content\": \"say\\n<parameter=x>\\nand on\", \"path\": \"a\"})");
+    check(PLAIN, WRITE(P("path", "a") P("content", "say\n<parameter=x>\nand on")),
+          "R{}C{}write({\"path\": \"a\", \"content\": \"say\\n<parameter=x>\\nand on\"})");
+}
+
+static void a_value_without_any_closing_tag_ends_with_its_call(void **state) {
+    (void)state;
+    check(PLAIN, "<tool_call>\n<function=write>\n<parameter=path>\nfoo\n</tool_call>",
+          "R{}C{}write({\"path\": \"foo\"})");
+    check(PLAIN, "<tool_call>\n<function=write>\n<parameter=path>\nfoo\n</function>",
+          "R{}C{}write({\"path\": \"foo\"})");
+    check(PLAIN, "<tool_call>\n<function=write>\n<parameter=path>\nfoo\n</tool_call>\n" NOW,
+          "R{}C{}write({\"path\": \"foo\"})now({})");
+    check(PLAIN, WRITE(P("content", "foo\n</tool_call>\nbar")),
+          "R{}C{}write({\"content\": \"foo\\n</tool_call>\\nbar\"})");
+}
+
+static void strings_beside_other_types_are_verbatim(void **state) {
+    (void)state;
+    check(PLAIN, MOVE(P("memo", "  two words \n\n and more ")),
+          "R{}C{}move({\"memo\": \"  two words \\n\\n and more \"})");
+    check(PLAIN, MOVE(P("memo", "nullable")), "R{}C{}move({\"memo\": \"nullable\"})");
+    check(PLAIN, MOVE(P("memo", "nul")), "R{}C{}move({\"memo\": \"nul\"})");
+    check(PLAIN, MOVE(P("memo", "None")), "R{}C{}move({\"memo\": null})");
+    check(PLAIN, MOVE(P("memo", "\"quoted\"")), "R{}C{}move({\"memo\": \"\\\"quoted\\\"\"})");
+    check(PLAIN, MOVE(P("memo", "") P("x", " 1 ")), "R{}C{}move({\"memo\": \"\", \"x\": 1})");
+    check(PLAIN, MOVE(P("x", "1e5 m")), "R{}C{}move({\"x\": \"1e5 m\"})");
+}
+
+/* Time that grows with the square of a text shows here as minutes. */
+static void long_texts_in_small_pieces_take_long(void **state) {
+    (void)state;
+    static const char *const HEADS[] = {"<tool_call>\n<function=move>\n<parameter=rows>\n[", "hm " NOW " ",
+                                        "<tool_call>\n<function=write>\n<parameter=content>\n", "hm ",
+                                        "<tool_call>\n{\"a\": ["};
+    static const char *const UNITS[] = {"1, ", "so `</think>` ", "<parameter=x></parameter>\n<",
+                                        "<tool_call>", "1, "};
+    for (int think = 0; think < 2; think++)
+        for (size_t k = 0; k < 5; k++) {
+            message m = {0};
+            pgl_output *o = open_output(think ? THINK : PLAIN, &m);
+            pgl_output_push(o, HEADS[k], strlen(HEADS[k]));
+            size_t n = strlen(UNITS[k]);
+            for (int i = 0; i < 60000; i++)
+                pgl_output_push(o, UNITS[k], n);
+            free(finish(o, &m, think ? THINK : PLAIN));
+            pgl_buf whole = PGL_BUF_INIT;
+            pgl_buf_puts(&whole, HEADS[k]);
+            for (int i = 0; i < 60000; i++)
+                pgl_buf_puts(&whole, UNITS[k]);
+            m = (message){0};
+            o = open_output(think ? THINK : PLAIN, &m);
+            pgl_output_push(o, whole.data, whole.size);
+            free(finish(o, &m, think ? THINK : PLAIN));
+            pgl_buf_fini(&whole);
+        }
+}
+
+static void a_schema_of_references_takes_for_ever(void **state) {
+    (void)state;
+    pgl_buf tools = PGL_BUF_INIT;
+    pgl_buf_puts(
+        &tools,
+        "[{\"function\":{\"name\":\"f\",\"parameters\":{\"$defs\":{\"A\":{\"anyOf\":[{\"type\":\"integer\"}");
+    for (int i = 0; i < 400; i++)
+        pgl_buf_puts(&tools, ",{\"$ref\":\"#/$defs/A\"}");
+    pgl_buf_puts(&tools, "]}},\"properties\":{\"a\":{\"$ref\":\"#/$defs/A\"}}}}}]");
+    message m = {0};
+    pgl_output_options options = {
+        .no_thinking = true, .sink = on_delta, .user = &m, .tools = {tools.data, tools.size}};
+    pgl_output *o;
+    assert_int_equal(pgl_output_open(&options, &o, NULL), PGL_OK);
+    static const char RAW[] = "<tool_call>\n<function=f>\n" P("a", "5") "</function>\n</tool_call>";
+    pgl_output_push(o, RAW, sizeof RAW - 1);
+    char *got = finish(o, &m, PLAIN);
+    assert_string_equal(got, "R{}C{}f({\"a\": 5})");
+    free(got);
+    pgl_buf_fini(&tools);
+}
+
 static void a_turn_that_ends_inside_a_call_leaves_valid_arguments(void **state) {
     (void)state;
     check(PLAIN, "<tool_call>\n<function=write>\n<parameter=path>\na.t", "R{}C{}write({\"path\": \"a.t\"})");
@@ -196,6 +292,9 @@ static void thoughts_end_once(void **state) {
     check(THINK, "<think>\na</think>b", "R{a}C{b}");
     check(THINK, "a</think>Use the `</think>` tag.", "R{a}C{Use the `</think>` tag.}");
     check(THINK, "say `</think>` and\n\nend\n</think>\n\nyes", "R{say `</think>` and\n\nend}C{yes}");
+    check(THINK, "call `foo`</think>`bar` is it", "R{call `foo`}C{`bar` is it}");
+    check(THINK, "say '</think>' or \"</think>\" then</think>ok",
+          "R{say '</think>' or \"</think>\" then}C{ok}");
     check(THINK, "</think>\n\nb", "R{}C{b}");
     mode closed = {0};
     check(closed, "<think>\nhm\n</think>\n\nyes", "R{hm}C{yes}");
@@ -216,6 +315,9 @@ static void calls_inside_a_thought(void **state) {
     check(THINK, "Need the file.\n" NOW, "R{Need the file.}C{}now({})");
     check(THINK, "Need the file.\n" NOW "\n</think>\n", "R{Need the file.}C{}now({})");
     check(THINK, "Quoting " NOW " here.</think>\n\nDone.", "R{Quoting " NOW " here.}C{Done.}");
+    check(THINK, "Draft " NOW " so</think>\n\n" WRITE(P("path", "p")),
+          "R{Draft " NOW " so}C{}write({\"path\": \"p\"})");
+    check(THINK, "Draft " NOW " `</think>` so", "R{Draft}C{}now({})");
     check(THINK, "Go.</think>\n\n" NOW, "R{Go.}C{}now({})");
     mode cut = {.in_thought = true, .cut = true};
     check(cut, "Need " NOW, "R{Need " NOW "}C{}");
@@ -277,6 +379,11 @@ int main(void) {
         cmocka_unit_test(values_are_typed_and_kept_to_the_byte),
         cmocka_unit_test(calls_without_arguments_have_an_empty_object),
         cmocka_unit_test(malformed_neighbours_do_not_harm_good_calls),
+        cmocka_unit_test(a_value_that_quotes_calls_is_kept),
+        cmocka_unit_test(a_value_without_any_closing_tag_ends_with_its_call),
+        cmocka_unit_test(strings_beside_other_types_are_verbatim),
+        cmocka_unit_test(long_texts_in_small_pieces_take_long),
+        cmocka_unit_test(a_schema_of_references_takes_for_ever),
         cmocka_unit_test(a_turn_that_ends_inside_a_call_leaves_valid_arguments),
         cmocka_unit_test(without_tools_everything_is_content),
         cmocka_unit_test(thoughts_end_once),
