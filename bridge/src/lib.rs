@@ -2,6 +2,8 @@
 
 mod constraint;
 mod context;
+mod digits;
+mod filters;
 mod generation;
 mod methods;
 mod number;

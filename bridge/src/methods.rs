@@ -1,5 +1,6 @@
 //! Methods of Python's str, dict and list where minijinja-contrib has none or one that differs; the rest is its.
 
+use crate::digits;
 use minijinja::value::{from_args, Tuple, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
 
@@ -191,7 +192,7 @@ fn partition(text: &str, args: &[Value], from_right: bool) -> Result<Value, Erro
     Ok(Value::from(Tuple::from(parts.map(Value::from))))
 }
 
-fn pad(state: &State, text: &str, args: &[Value], left: fn(i64) -> i64) -> Result<Value, Error> {
+pub fn pad(state: &State, text: &str, args: &[Value], left: fn(i64, i64) -> i64) -> Result<Value, Error> {
     let (width, fill): (i64, Option<&str>) = from_args(args)?;
     let fill = fill.unwrap_or(" ");
     if fill.chars().count() != 1 {
@@ -202,7 +203,7 @@ fn pad(state: &State, text: &str, args: &[Value], left: fn(i64) -> i64) -> Resul
         return Ok(Value::from(text));
     }
     state.consume_fuel(missing as u64 / 16 + 1)?;
-    let before = left(missing) as usize;
+    let before = left(missing, width) as usize;
     let after = missing as usize - before;
     Ok(Value::from(format!("{}{text}{}", fill.repeat(before), fill.repeat(after))))
 }
@@ -216,6 +217,19 @@ fn zfill(state: &State, text: &str, args: &[Value]) -> Result<Value, Error> {
     state.consume_fuel(missing as u64 / 16 + 1)?;
     let sign = text.len() - text.trim_start_matches(['+', '-']).len().max(text.len().saturating_sub(1));
     Ok(Value::from(format!("{}{}{}", &text[..sign], "0".repeat(missing as usize), &text[sign..])))
+}
+
+/// Upper case at the start of every run of cased characters, lower case inside.
+fn is_title(text: &str) -> bool {
+    let (mut inside, mut any) = (false, false);
+    for c in text.chars() {
+        if c.is_uppercase() && inside || c.is_lowercase() && !inside {
+            return false;
+        }
+        inside = c.is_uppercase() || c.is_lowercase();
+        any = any || inside;
+    }
+    any
 }
 
 fn swap_case(text: &str) -> String {
@@ -293,17 +307,25 @@ fn string(state: &State, text: &str, method: &str, args: &[Value]) -> Result<Opt
             let () = from_args(args)?;
             Value::from(!text.is_empty() && text.chars().all(is_space))
         }
-        "isdecimal" | "isdigit" if text.is_ascii() => {
+        "isdecimal" => {
             let () = from_args(args)?;
-            Value::from(!text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()))
+            Value::from(!text.is_empty() && text.chars().all(digits::is_decimal))
+        }
+        "isdigit" => {
+            let () = from_args(args)?;
+            Value::from(!text.is_empty() && text.chars().all(digits::is_digit))
+        }
+        "istitle" => {
+            let () = from_args(args)?;
+            Value::from(is_title(text))
         }
         "swapcase" => {
             let () = from_args(args)?;
             Value::from(swap_case(text))
         }
-        "center" => pad(state, text, args, |n| n / 2)?,
-        "ljust" => pad(state, text, args, |_| 0)?,
-        "rjust" => pad(state, text, args, |n| n)?,
+        "center" => pad(state, text, args, |missing, width| missing / 2 + (missing & width & 1))?,
+        "ljust" => pad(state, text, args, |_, _| 0)?,
+        "rjust" => pad(state, text, args, |missing, _| missing)?,
         "zfill" => zfill(state, text, args)?,
         "join" => join(state, text, args)?,
         _ => return Ok(None),

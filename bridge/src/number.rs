@@ -1,5 +1,6 @@
-//! Numbers of the context that print otherwise than the template engine would print them: integers beyond its range,
-//! floats that Python writes with an exponent, and numbers that are to keep the text they came with.
+//! Numbers of the context that print otherwise than the template engine would print them: integers beyond its range, and
+//! numbers that are to keep the text they came with. The engine cannot compute with these. Floats that are only written
+//! otherwise (with an exponent) stay the engine's own, so that comparing them is right: what prints them minds that.
 
 use minijinja::value::{DynObject, Object, ObjectRepr};
 use minijinja::Value;
@@ -84,7 +85,7 @@ pub fn parse(text: &str, verbatim: bool) -> Value {
     };
     let print = if verbatim { text } else { &python };
     match native {
-        Some(native) if native.to_string() == print => native,
+        Some(native) if !verbatim || native.to_string() == print => native,
         _ => Value::from_object(NumberText {
             text: print.to_string(),
             value: float,

@@ -1,10 +1,10 @@
 //! The engine, set up to equal Jinja2 as transformers sets that up.
 
-use crate::{context, generation, methods, number, tests_py, tojson};
+use crate::{context, filters, generation, methods, tests_py, tojson};
 use crate::{Failure, FAILED, LIMIT, RAISED, SYNTAX};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Rest;
-use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value};
+use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use std::cell::Cell;
 use std::fmt;
 use std::io;
@@ -70,31 +70,6 @@ fn raise_exception(message: &Value) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
 }
 
-/// Strings as Python's str() gives them; the engine differs in floats alone.
-fn string(value: &Value) -> Value {
-    if value.as_str().is_some() {
-        return value.clone();
-    }
-    Value::from(print(value))
-}
-
-fn is_float(value: &Value) -> bool {
-    value.is_number() && !value.is_integer()
-}
-
-fn print(value: &Value) -> String {
-    match f64::try_from(value.clone()) {
-        Ok(float) if is_float(value) => number::python_float(float),
-        _ => value.to_string(),
-    }
-}
-
-fn trim(state: &State, value: &Value, chars: Option<&str>) -> Result<Value, Error> {
-    methods::charge(state, value)?;
-    let text = print(value);
-    Ok(Value::from(methods::strip(&text, chars, true, true)))
-}
-
 fn unsupported(name: &'static str) -> impl Fn(Rest<Value>) -> Result<Value, Error> {
     move |_| Err(Error::new(ErrorKind::InvalidOperation, format!("{name} is not supported")))
 }
@@ -111,17 +86,12 @@ fn environment() -> Result<Environment<'static>, Failure> {
     env.set_undefined_behavior(UndefinedBehavior::Lenient);
     env.set_recursion_limit(RECURSION_LIMIT);
     env.set_unknown_method_callback(methods::call);
-    env.set_formatter(|out, state, value| {
-        if is_float(value) {
-            return out.write_str(&print(value)).map_err(Error::from);
-        }
-        minijinja::escape_formatter(out, state, value)
-    });
     env.add_filter("tojson", tojson::tojson);
-    env.add_filter("string", string);
-    env.add_filter("trim", trim);
+    filters::add(&mut env);
     env.add_function("raise_exception", raise_exception);
     env.add_function("strftime_now", strftime_now);
+    env.add_function("cycler", |items: Rest<Value>| minijinja_contrib::globals::cycler(items.0));
+    env.add_function("joiner", minijinja_contrib::globals::joiner);
     env.add_function("lipsum", unsupported("lipsum"));
     tests_py::add(&mut env);
     Ok(env)

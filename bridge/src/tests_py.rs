@@ -36,10 +36,15 @@ fn is_sequence(value: &Value) -> bool {
         )
 }
 
+fn is_callable(value: &Value) -> bool {
+    value.kind() == ValueKind::Plain && text_number(value).is_none()
+}
+
 pub fn add(env: &mut Environment<'static>) {
     env.add_test("number", is_number);
     env.add_test("integer", is_integer);
     env.add_test("float", is_float);
     env.add_test("iterable", is_iterable);
     env.add_test("sequence", is_sequence);
+    env.add_test("callable", is_callable);
 }

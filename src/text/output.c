@@ -30,7 +30,7 @@ int pgl_output_begins(const char *text, size_t size, const char *tag) {
     return size >= n ? 1 : -1;
 }
 
-size_t pgl_output_find(const char *text, size_t size, size_t from, const char *tag, size_t *partial) {
+size_t pgl_output_seek(const char *text, size_t size, size_t from, const char *tag, size_t *partial) {
     size_t n = strlen(tag);
     const char *found = from < size ? memmem(text + from, size - from, tag, n) : NULL;
     *partial = size;

@@ -289,7 +289,7 @@ static void give_text(pgl_output *o, const char *text, size_t size) {
 /* A tag that the turn's end cut is no part of the value. */
 static size_t without_cut_tag(const char *text, size_t size) {
     size_t partial;
-    pgl_output_find(text, size, size < 16 ? 0 : size - 16, CLOSE_PARAMETER, &partial);
+    pgl_output_seek(text, size, size < 16 ? 0 : size - 16, CLOSE_PARAMETER, &partial);
     return partial;
 }
 
@@ -376,7 +376,7 @@ static bool give_object(pgl_output *o, const char *text, size_t size) {
 static bool step_object_call(pgl_output *o) {
     size_t from = o->scanned, partial, size = o->in.size;
     for (;;) {
-        size_t end = pgl_output_find(o->in.data, size, from, CLOSE_CALL, &partial);
+        size_t end = pgl_output_seek(o->in.data, size, from, CLOSE_CALL, &partial);
         if (end == size && !o->final) {
             o->scanned = partial;
             return false;

@@ -72,6 +72,6 @@ int pgl_output_begins(const char *text, size_t size, const char *tag);
 
 /* Where tag first stands in text at or after from; size when nowhere. *partial: where a beginning of it stands at the end
  * of the text, else size. */
-size_t pgl_output_find(const char *text, size_t size, size_t from, const char *tag, size_t *partial);
+size_t pgl_output_seek(const char *text, size_t size, size_t from, const char *tag, size_t *partial);
 
 #endif
