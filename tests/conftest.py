@@ -302,6 +302,13 @@ def keyed(pergola):
 
 
 @pytest.fixture(scope="session")
+def narrow(pergola):
+    """Echo with a short context."""
+    with serving("--backend", "echo", "--slots", 2, "--context", 2048) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def echo(pergola):
     """No model: the answer is the text of the last user message, as if the model had said it."""
     with serving("--backend", "echo", "--slots", 4, "--context", 8192) as running:

@@ -167,28 +167,32 @@ static const pgl_dialect dialect = {
 
 /* ---- the handler ---- */
 
+/* The rendered prompt becomes the generation's: its tokens are moved. */
+static bool take_prompt(pgl_generation *gen, pgl_chat_prompt *prompt, pgl_refusal *err) {
+    pgl_gen_prompt *own = pgl_arena_new(gen->arena, 1, sizeof *own);
+    uint32_t *turns = pgl_arena_new(gen->arena, prompt->n_turns, sizeof *turns);
+    if (!own || !turns)
+        return pgl_refuse(err, 500, "out_of_memory", NULL, "no memory for this request");
+    own->ids = prompt->ids;
+    prompt->ids = (pgl_ids){0};
+    own->in_thought = prompt->in_thought;
+    own->continued = prompt->continued;
+    own->turns = turns;
+    for (size_t i = 0; i < prompt->n_turns; i++)
+        if (prompt->turns[i] > 0 && prompt->turns[i] < own->ids.count)
+            turns[own->n_turns++] = prompt->turns[i];
+    gen->prompts = own;
+    gen->n_prompts = 1;
+    return !gen->server->echo || pgl_echo_tokens(gen->server, gen->body, &own->forced, err);
+}
+
 static bool prepare(pgl_generation *gen, pgl_refusal *err) {
     pgl_server *server = gen->server;
     pgl_chat_prompt prompt = {0};
     bool fine = pgl_params_read(gen->body, PGL_PARAM_CHAT, server->n_vocab, gen->arena, &gen->params, err) &&
-                pgl_check_model(server, gen->params.model, err);
-    gen->prompts = pgl_arena_new(gen->arena, 1, sizeof *gen->prompts);
-    if (fine && !gen->prompts)
-        fine = pgl_refuse(err, 500, "out_of_memory", NULL, "no memory for this request");
-    fine = fine && pgl_render_chat(server, gen->exchange, gen->body, &gen->params, &prompt, err);
-    if (fine) {
-        pgl_gen_prompt *own = &gen->prompts[gen->n_prompts++];
-        own->ids = prompt.ids; /* moved */
-        prompt.ids = (pgl_ids){0};
-        own->in_thought = prompt.in_thought;
-        own->continued = prompt.continued;
-        own->turns = pgl_arena_new(gen->arena, prompt.n_turns, sizeof *own->turns);
-        for (size_t i = 0; own->turns && i < prompt.n_turns; i++)
-            if (prompt.turns[i] > 0 && prompt.turns[i] < own->ids.count)
-                own->turns[own->n_turns++] = prompt.turns[i];
-    }
-    if (fine && server->echo)
-        fine = pgl_echo_tokens(server, gen->body, &gen->prompts[0].forced, err);
+                pgl_check_model(server, gen->params.model, err) &&
+                pgl_render_chat(server, gen->exchange, gen->body, &gen->params, &prompt, err) &&
+                take_prompt(gen, &prompt, err);
     pgl_chat_prompt_fini(&prompt);
     return fine;
 }

@@ -177,12 +177,12 @@ static void prompt(pgl_generation *gen, pgl_choice *choice, const pgl_event *eve
     pgl_buf text = PGL_BUF_INIT;
     if (event && gen->params.completion_logprobs >= 0)
         prompt_logprobs(gen, choice, event);
-    if (!pgl_decode(gen->server->tokenizer, ids->data, ids->count, false, &text))
-        choice->calls.failed = true;
-    else if (gen->params.stream)
+    bool fine = pgl_decode(gen->server->tokenizer, ids->data, ids->count, false, &text);
+    if (fine && gen->params.stream)
         put_chunk(gen, choice, pgl_buf_text(&text), text.size, out);
-    else if (!pgl_buf_append(&choice->content, text.data, text.size))
-        choice->calls.failed = true;
+    else if (fine)
+        fine = pgl_buf_append(&choice->content, text.data, text.size);
+    choice->calls.failed = choice->calls.failed || !fine;
     pgl_buf_fini(&text);
 }
 

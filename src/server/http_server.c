@@ -76,7 +76,7 @@ static pgl_status bind_one(const struct addrinfo *info, const char *host, pgl_ht
             return pgl_fail(err, PGL_E_BUSY, "port %u of %s is in use by another program", out->port, host);
         return pgl_fail(err, PGL_E_IO, "cannot bind to port %u of %s: %s", out->port, host, strerror(code));
     }
-    struct sockaddr_storage bound;
+    struct sockaddr_storage bound = {0};
     size = sizeof bound;
     if (out->port == 0 && getsockname(fd, (struct sockaddr *)&bound, &size) == 0)
         out->port = ntohs(bound.ss_family == AF_INET ? ((struct sockaddr_in *)(void *)&bound)->sin_port

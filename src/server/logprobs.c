@@ -15,7 +15,7 @@ void pgl_put_logprob(pgl_out *out, float logprob) {
 
 static void put_bytes(const char *bytes, size_t size, pgl_out *out) {
     pgl_out_raw(out, "[");
-    for (size_t i = 0; i < size; i++)
+    for (size_t i = 0; bytes && i < size; i++)
         pgl_out_printf(out, "%s%u", i ? "," : "", (unsigned)(unsigned char)bytes[i]);
     pgl_out_raw(out, "]");
 }

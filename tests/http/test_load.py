@@ -72,7 +72,7 @@ def test_a_long_prompt_does_not_stop_a_stream(pergola):
             server.post("/v1/completions", {"prompt": [7] * n, "max_tokens": 2, "ignore_eos": True})
             finished[name] = time.monotonic()
 
-        long = threading.Thread(target=ask, args=("long", 7000))
+        long = threading.Thread(target=ask, args=("long", 3000))
         long.start()
         time.sleep(0.2)
         short = threading.Thread(target=ask, args=("short", 5))

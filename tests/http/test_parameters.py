@@ -253,7 +253,8 @@ def test_server_default_for_thinking(pergola):
 
 
 @pytest.mark.parametrize("path, body", [("/v1/chat/completions", CHAT), ("/v1/completions", TEXT)])
-def test_prompts_longer_than_the_context(server, path, body):
+def test_prompts_longer_than_the_context(narrow, path, body):
+    server = narrow
     for n, status in ((2047, 200), (2048, 400), (2049, 400), (6144, 400)):
         if "prompt" in body:
             request = {**body, "prompt": [5] * n, "ignore_eos": True}
