@@ -26,7 +26,7 @@ setup:
 	@scripts/setup
 
 build: setup
-	@scripts/build $(BUILD)
+	@TARGETS="pergola libpergola" scripts/build $(BUILD)
 
 serve: build
 	@BUILD="$(BUILD)" PORT="$(PORT)" scripts/serve "$(MODEL)" $(ARGS)

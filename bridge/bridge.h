@@ -31,15 +31,16 @@ typedef struct pgl_bridge_template pgl_bridge_template;
 
 /* Compiles source as transformers does: blocks trimmed, break and continue, {% generation %} taken for a block without
  * effect. error receives a terminated message. */
-pgl_bridge_code pgl_bridge_template_open(const char *source, size_t size, pgl_bridge_template **out, char *error,
-                                         size_t error_size);
+pgl_bridge_code pgl_bridge_template_open(const char *source, size_t size, pgl_bridge_template **out,
+                                         char *error, size_t error_size);
 void pgl_bridge_template_close(pgl_bridge_template *t); /* NULL is allowed */
 
 typedef struct pgl_bridge_render {
-    const char *context; /* the variables: a JSON object. Beyond JSON, a number may have # before it: then it prints
+    const char
+        *context; /* the variables: a JSON object. Beyond JSON, a number may have # before it: then it prints
                           * as it is written here (#1.50), else as Python prints it (1.5) */
     size_t context_size;
-    uint64_t fuel;           /* most steps; a step also pays for 64 bytes of text made or read */
+    uint64_t fuel; /* most steps; a step also pays for 64 bytes of text made or read */
     size_t max_output_bytes;
 
     /* strftime_now(format): writes the current time to out, at most `room` bytes, and returns how many; called on the

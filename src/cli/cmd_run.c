@@ -73,7 +73,7 @@ static bool take_prompt(const pgl_command *command, bool raw, pgl_buf *prompt, i
         if (prompt->data != NULL)
             prompt->data[prompt->size] = '\0';
     }
-    if (prompt->size == 0)
+    if (prompt->size == 0 || prompt->data == NULL)
         return usage("expected a PROMPT or text on standard input, found neither", code);
     if (strlen(pgl_buf_text(prompt)) != prompt->size || !pgl_utf8_valid(pgl_buf_text(prompt), prompt->size))
         return usage("the prompt is not UTF-8 text", code);

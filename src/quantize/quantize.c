@@ -123,7 +123,8 @@ static pgl_status top_file(run *r, pgl_error *err) {
             status = pgl_output_write(&r->top, path, err);
     }
     const pgl_output_tensor *w8 = pgl_output_tensor_named(&r->top, TRUNK_PREFIX "embed_tokens.weight_int8");
-    const pgl_output_tensor *scale = pgl_output_tensor_named(&r->top, TRUNK_PREFIX "embed_tokens.weight_scale");
+    const pgl_output_tensor *scale =
+        pgl_output_tensor_named(&r->top, TRUNK_PREFIX "embed_tokens.weight_scale");
     if (status == PGL_OK && (w8 == NULL || scale == NULL))
         status = pgl_fail(err, PGL_E_FORMAT, "%s: expected the embedding, found none", path);
     if (status == PGL_OK)

@@ -40,6 +40,7 @@ pgl_status pgl_stop_open(const pgl_stop_string *strings, size_t n, pgl_stop **ou
     bool ok = s != NULL;
     if (ok) {
         s->which = (size_t)-1;
+        s->n = 0;
         s->patterns = pgl_new(n, sizeof *s->patterns);
         ok = s->patterns != NULL;
     }
