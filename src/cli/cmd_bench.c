@@ -117,7 +117,7 @@ static pgl_status run_once(bench *b, double *prompt_s, double *decode_s, pgl_err
         status = run_plan(b, &plan, &decode_bytes, err);
     }
     *decode_s = o->decode > 0 ? (double)(pgl_now_ns() - start) * 1e-9 / o->decode : 0;
-    b->prompt_bytes = prompt_bytes / o->batch;
+    b->prompt_bytes = o->batch > 0 ? prompt_bytes / o->batch : 0;
     b->decode_bytes = o->decode > 0 ? decode_bytes / o->decode : 0;
     return status;
 }
@@ -270,6 +270,8 @@ static size_t collect(const bench *b, figure *f) {
     f[n++] = (figure){"repeats", "", o->repeats, true};
     if (o->prompt > 0)
         f[n++] = (figure){"prompt_tokens_per_s", "tokens/s", o->prompt / prompt_s, false};
+    if (o->prompt > 0)
+        f[n++] = (figure){"prompt_bytes", "bytes", (double)b->prompt_bytes, true};
     if (o->decode > 0) {
         f[n++] = (figure){"decode_tokens_per_s", "tokens/s", o->batch / decode_s, false};
         f[n++] = (figure){"decode_step_ms", "ms", decode_s * 1e3, false};

@@ -76,11 +76,15 @@ static pgl_status bind_one(const struct addrinfo *info, const char *host, pgl_ht
             return pgl_fail(err, PGL_E_BUSY, "port %u of %s is in use by another program", out->port, host);
         return pgl_fail(err, PGL_E_IO, "cannot bind to port %u of %s: %s", out->port, host, strerror(code));
     }
-    struct sockaddr_storage bound = {0};
+    union {
+        struct sockaddr any;
+        struct sockaddr_in four;
+        struct sockaddr_in6 six;
+    } bound;
+    memset(&bound, 0, sizeof bound);
     size = sizeof bound;
-    if (out->port == 0 && getsockname(fd, (struct sockaddr *)&bound, &size) == 0)
-        out->port = ntohs(bound.ss_family == AF_INET ? ((struct sockaddr_in *)(void *)&bound)->sin_port
-                                                     : ((struct sockaddr_in6 *)(void *)&bound)->sin6_port);
+    if (out->port == 0 && getsockname(fd, &bound.any, &size) == 0)
+        out->port = ntohs(bound.any.sa_family == AF_INET ? bound.four.sin_port : bound.six.sin6_port);
     out->loopback_only = out->loopback_only && is_loopback(info->ai_addr);
     out->fds[out->n++] = fd;
     return PGL_OK;

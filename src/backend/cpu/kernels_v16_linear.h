@@ -158,8 +158,10 @@ V16_INLINE void dense_kind(const pgl_dense_job *job, row_kind kind, const weight
         dense_few(job, kind, row, o, DENSE_ROWS, t, 2);
     } else if (tokens == 3 && rows == DENSE_ROWS) {
         dense_few(job, kind, row, o, DENSE_ROWS, t, 3);
-    } else if (tokens == DENSE_TOKENS && rows == DENSE_ROWS) {
-        dense_few(job, kind, row, o, DENSE_ROWS, t, DENSE_TOKENS);
+#if DENSE_TOKENS > 3
+    } else if (tokens == 4 && rows == DENSE_ROWS) {
+        dense_few(job, kind, row, o, DENSE_ROWS, t, 4);
+#endif
     } else {
         for (uint32_t m = 0; m < rows; m++) {
             for (uint32_t r = 0; r < tokens; r++)
@@ -289,14 +291,21 @@ static void panel_blocks(panel *p, uint32_t rows, uint32_t tokens, const float *
     for (uint32_t r = 0, some; r < tokens; r += some) {
         some = group_of(tokens - r, DENSE_TOKENS);
         const float *from = x + r * x_stride;
-        if (some == DENSE_TOKENS)
-            panel_tokens(p, rows, r, DENSE_TOKENS, from, x_stride, n);
-        else if (some == 3)
-            panel_tokens(p, rows, r, 3 < DENSE_TOKENS ? 3 : 1, from, x_stride, n);
-        else if (some == 2)
+        switch (some) {
+#if DENSE_TOKENS > 3
+        case 4:
+            panel_tokens(p, rows, r, 4, from, x_stride, n);
+            break;
+#endif
+        case 3:
+            panel_tokens(p, rows, r, 3, from, x_stride, n);
+            break;
+        case 2:
             panel_tokens(p, rows, r, 2, from, x_stride, n);
-        else
+            break;
+        default:
             panel_tokens(p, rows, r, 1, from, x_stride, n);
+        }
     }
 }
 

@@ -34,11 +34,12 @@ V16_INLINE v16 v16_silu(v16 x) {
     return v16_mul(x, v16_sigmoid(x));
 }
 
-/* ---- loops over a row of n: whole vectors, then what is left */
+/* ---- rows of n: whole vectors, then what is left */
 
-#define FOR_V16(i, n)                                                                                        \
-    for (uint32_t i = 0, left_##i = (n); left_##i > 0; i += 16, left_##i = (n) > i ? (n)-i : 0)
-#define LANES(i) (left_##i < 16 ? left_##i : 16u)
+/* Lanes of the vector that starts at element i of n. */
+V16_INLINE uint32_t lanes_at(uint32_t i, uint32_t n) {
+    return n - i < 16 ? n - i : 16;
+}
 
 V16_INLINE v16 load_some(const float *p, uint32_t lanes) {
     return lanes == 16 ? v16_load(p) : v16_load_n(p, lanes);
@@ -59,9 +60,9 @@ V16_INLINE v16 fma_some(v16 x, v16 y, v16 acc, uint32_t lanes) {
 
 static float dot16_self(const float *x, uint32_t n) {
     v16 acc = v16_zero();
-    FOR_V16(i, n) {
-        v16 v = load_some(x + i, LANES(i));
-        acc = fma_some(v, v, acc, LANES(i));
+    for (uint32_t i = 0; i < n; i += 16) {
+        v16 v = load_some(x + i, lanes_at(i, n));
+        acc = fma_some(v, v, acc, lanes_at(i, n));
     }
     return v16_sum(acc);
 }
@@ -89,9 +90,9 @@ static void k_store16(const float *x, size_t n, pgl_f16 *y) {
 
 static void k_norm(const float *x, const float *w, float eps, uint32_t n, float *y) {
     v16 r = v16_set1(1.0F / sqrtf(dot16_self(x, n) / (float)n + eps)), one = v16_set1(1.0F);
-    FOR_V16(i, n) {
-        v16 scaled = v16_mul(load_some(x + i, LANES(i)), r);
-        store_some(y + i, v16_mul(scaled, v16_add(one, load_some(w + i, LANES(i)))), LANES(i));
+    for (uint32_t i = 0; i < n; i += 16) {
+        v16 scaled = v16_mul(load_some(x + i, lanes_at(i, n)), r);
+        store_some(y + i, v16_mul(scaled, v16_add(one, load_some(w + i, lanes_at(i, n)))), lanes_at(i, n));
     }
 }
 
@@ -104,28 +105,28 @@ static void k_add(const float *y, size_t n, float *x) {
 }
 
 static void k_swiglu_coded(const float *gate, const float *up, uint32_t n, float *h) {
-    FOR_V16(i, n) {
-        v16 s = v16_round16(v16_silu(load_some(gate + i, LANES(i))));
-        store_some(h + i, v16_round16(v16_mul(s, load_some(up + i, LANES(i)))), LANES(i));
+    for (uint32_t i = 0; i < n; i += 16) {
+        v16 s = v16_round16(v16_silu(load_some(gate + i, lanes_at(i, n))));
+        store_some(h + i, v16_round16(v16_mul(s, load_some(up + i, lanes_at(i, n)))), lanes_at(i, n));
     }
 }
 
 static void k_swiglu(const float *gate, const float *up, uint32_t n, float *h) {
-    FOR_V16(i, n) {
-        v16 s = v16_silu(load_some(gate + i, LANES(i)));
-        store_some(h + i, v16_mul(s, load_some(up + i, LANES(i))), LANES(i));
+    for (uint32_t i = 0; i < n; i += 16) {
+        v16 s = v16_silu(load_some(gate + i, lanes_at(i, n)));
+        store_some(h + i, v16_mul(s, load_some(up + i, lanes_at(i, n))), lanes_at(i, n));
     }
 }
 
 static void k_mix(const pgl_mix_job *job) {
-    FOR_V16(i, job->n) {
+    for (uint32_t i = 0; i < job->n; i += 16) {
         v16 r = v16_zero();
         for (uint32_t s = 0; s < job->n_slots; s++)
-            r = v16_fma(v16_set1(job->weight[s]), load_some(job->slot[s] + i, LANES(i)), r);
+            r = v16_fma(v16_set1(job->weight[s]), load_some(job->slot[s] + i, lanes_at(i, job->n)), r);
         r = v16_round16(r);
         if (job->shared != NULL)
-            r = v16_fma(v16_set1(job->gate), load_some(job->shared + i, LANES(i)), r);
-        store_some(job->x + i, v16_add(load_some(job->x + i, LANES(i)), r), LANES(i));
+            r = v16_fma(v16_set1(job->gate), load_some(job->shared + i, lanes_at(i, job->n)), r);
+        store_some(job->x + i, v16_add(load_some(job->x + i, lanes_at(i, job->n)), r), lanes_at(i, job->n));
     }
 }
 
@@ -169,12 +170,14 @@ static void k_conv(const pgl_conv_job *job) {
         pgl_kernels_scalar()->conv(job);
         return;
     }
-    FOR_V16(i, job->count) conv_lanes(job, job->first + i, LANES(i));
+    for (uint32_t i = 0; i < job->count; i += 16)
+        conv_lanes(job, job->first + i, lanes_at(i, job->count));
 }
 
 static void k_l2_norm(float *x, uint32_t n, float scale) {
     v16 r = v16_set1(1.0F / sqrtf(dot16_self(x, n) + 1e-6F)), s = v16_set1(scale);
-    FOR_V16(i, n) store_some(x + i, v16_mul(v16_mul(load_some(x + i, LANES(i)), r), s), LANES(i));
+    for (uint32_t i = 0; i < n; i += 16)
+        store_some(x + i, v16_mul(v16_mul(load_some(x + i, lanes_at(i, n)), r), s), lanes_at(i, n));
 }
 
 /* `width` vectors of columns of S at once: the decayed S is computed twice rather than stored twice. */
@@ -215,9 +218,9 @@ static void k_delta(const pgl_delta_job *job) {
 
 static void k_gated_norm(const float *o, const float *z, const float *w, float eps, uint32_t n, float *y) {
     v16 r = v16_set1(1.0F / sqrtf(dot16_self(o, n) / (float)n + eps));
-    FOR_V16(i, n) {
-        v16 scaled = v16_mul(v16_mul(load_some(o + i, LANES(i)), r), load_some(w + i, LANES(i)));
-        store_some(y + i, v16_mul(scaled, v16_silu(load_some(z + i, LANES(i)))), LANES(i));
+    for (uint32_t i = 0; i < n; i += 16) {
+        v16 scaled = v16_mul(v16_mul(load_some(o + i, lanes_at(i, n)), r), load_some(w + i, lanes_at(i, n)));
+        store_some(y + i, v16_mul(scaled, v16_silu(load_some(z + i, lanes_at(i, n)))), lanes_at(i, n));
     }
 }
 
@@ -225,11 +228,11 @@ static void k_gated_norm(const float *o, const float *z, const float *w, float e
 
 static void k_rope(float *x, uint32_t rotary_dim, const float *cosine, const float *sine) {
     uint32_t half = rotary_dim / 2;
-    FOR_V16(i, half) {
-        v16 a = load_some(x + i, LANES(i)), b = load_some(x + half + i, LANES(i));
-        v16 c = load_some(cosine + i, LANES(i)), s = load_some(sine + i, LANES(i));
-        store_some(x + i, v16_fnma(b, s, v16_mul(a, c)), LANES(i));
-        store_some(x + half + i, v16_fma(a, s, v16_mul(b, c)), LANES(i));
+    for (uint32_t i = 0; i < half; i += 16) {
+        v16 a = load_some(x + i, lanes_at(i, half)), b = load_some(x + half + i, lanes_at(i, half));
+        v16 c = load_some(cosine + i, lanes_at(i, half)), s = load_some(sine + i, lanes_at(i, half));
+        store_some(x + i, v16_fnma(b, s, v16_mul(a, c)), lanes_at(i, half));
+        store_some(x + half + i, v16_fma(a, s, v16_mul(b, c)), lanes_at(i, half));
     }
 }
 
@@ -247,10 +250,11 @@ V16_INLINE void keys_of(const pgl_keys_job *job, uint32_t n_queries) {
         v16 acc[PGL_QUERIES];
         for (uint32_t a = 0; a < n_queries; a++)
             acc[a] = v16_zero();
-        FOR_V16(i, job->dim) {
-            v16 k = load_f16_some(key + i, LANES(i));
+        for (uint32_t i = 0; i < job->dim; i += 16) {
+            v16 k = load_f16_some(key + i, lanes_at(i, job->dim));
             for (uint32_t a = 0; a < n_queries; a++)
-                acc[a] = fma_some(load_some(job->q[a] + i, LANES(i)), k, acc[a], LANES(i));
+                acc[a] = fma_some(load_some(job->q[a] + i, lanes_at(i, job->dim)), k, acc[a],
+                                  lanes_at(i, job->dim));
         }
         for (uint32_t a = 0; a < n_queries; a++)
             job->s[a][j] = v16_sum(acc[a]) * job->scale;
@@ -345,9 +349,9 @@ static void k_values(const pgl_values_job *job) {
 
 static void k_attention_gate(float *o, float inverse, const float *gate, uint32_t n) {
     v16 r = v16_set1(inverse);
-    FOR_V16(i, n) {
-        v16 scaled = v16_mul(load_some(o + i, LANES(i)), r);
-        store_some(o + i, v16_mul(scaled, v16_sigmoid(load_some(gate + i, LANES(i)))), LANES(i));
+    for (uint32_t i = 0; i < n; i += 16) {
+        v16 scaled = v16_mul(load_some(o + i, lanes_at(i, n)), r);
+        store_some(o + i, v16_mul(scaled, v16_sigmoid(load_some(gate + i, lanes_at(i, n)))), lanes_at(i, n));
     }
 }
 

@@ -72,8 +72,9 @@ static double rate(probe *p, pgl_pool *pool, double amount) {
 
 static void measure(probe *p, pgl_pool *pool, pgl_cpu_rates *rates) {
     double threads = rates->n_threads, weights = (double)PROBE_IN * PROBE_OUT * PROBE_REPEATS * threads;
+    size_t part = STREAM_BYTES / rates->n_threads;
     p->what = PROBE_STREAM;
-    rates->read_bytes_per_s = rate(p, pool, (double)(STREAM_BYTES / rates->n_threads) * threads);
+    rates->read_bytes_per_s = rate(p, pool, (double)part * threads);
     p->what = PROBE_FMA;
     rates->fma_flops_per_s = rate(p, pool, (double)FMA_STEPS * PGL_SPIN_FLOPS * threads);
     p->coded = (pgl_coded){.code = p->memory, .n_experts = 1, .in = PROBE_IN, .out = PROBE_OUT, .k = 2};
