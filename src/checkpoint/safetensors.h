@@ -61,7 +61,8 @@ bool pgl_safetensors_spec_bytes(const pgl_safetensors_spec *spec, uint64_t *byte
 
 typedef struct pgl_safetensors_writer pgl_safetensors_writer;
 
-/* Starts one file at path. specs are copied as far as needed; names must differ. */
+/* Starts one file at path, where there may be a file, which is replaced at the end, or nothing: PGL_E_IO for anything
+ * else. specs are copied as far as needed; names must differ. */
 pgl_status pgl_safetensors_create(const char *path, const pgl_safetensors_spec *specs, size_t n_specs,
                                   pgl_safetensors_writer **out, pgl_error *err);
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -221,6 +222,15 @@ static pgl_status advance(pgl_safetensors_writer *w, pgl_error *err) {
     return status;
 }
 
+/* Only a file may be replaced: a rename would put one in the place of a device, and fail on a directory after all work. */
+static pgl_status check_target(const char *path, pgl_error *err) {
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return pgl_fail(err, PGL_E_IO, "%s: cannot write it: expected a file or nothing there, found %s",
+                        path, S_ISDIR(info.st_mode) ? "a directory" : "a device or pipe");
+    return PGL_OK;
+}
+
 static pgl_status start(pgl_safetensors_writer *w, const pgl_safetensors_spec *specs, pgl_error *err) {
     pgl_status status = PGL_OK;
     w->buffer = malloc(BUFFER_BYTES);
@@ -232,7 +242,9 @@ static pgl_status start(pgl_safetensors_writer *w, const pgl_safetensors_spec *s
         if (p->path == NULL || !pgl_buf_printf(&temporary, "%s.part", p->path))
             return out_of_memory(err);
         p->temporary = temporary.data;
-        status = build_header(p, specs, err);
+        status = check_target(p->path, err);
+        if (status == PGL_OK)
+            status = build_header(p, specs, err);
     }
     return status == PGL_OK ? advance(w, err) : status;
 }

@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/logits_ids.h"
 #include "cli/options.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "text/tokenizer.h"
 
@@ -95,6 +96,8 @@ static pgl_status read_text(job *j, pgl_error *err) {
     if (status == PGL_OK)
         status =
             pgl_tokenizer_encode(j->tokenizer, pgl_buf_text(&text), text.size, PGL_ENCODE_RAW, &j->ids, err);
+    if (status == PGL_E_INVALID)
+        pgl_error_prefix(err, "%s", j->o->text);
     pgl_buf_fini(&text);
     return status == PGL_OK ? cut(j, err) : status;
 }
@@ -253,6 +256,9 @@ static int run(const eval_options *o) {
     pgl_status status = pgl_find_model(o->model, j->directory, sizeof j->directory, &err);
     pgl_scorer_options options = {
         .model = j->directory, .backend = o->backend, .context_tokens = o->length, .n_threads = o->threads};
+    if (status == PGL_OK && o->save != NULL)
+        status =
+            pgl_cli_check_output("--save", o->save, j->directory, o->text != NULL ? o->text : o->ids, &err);
     if (status == PGL_OK)
         status = pgl_scorer_open(&options, &j->scorer, &err);
     if (status == PGL_OK)

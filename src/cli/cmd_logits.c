@@ -12,6 +12,7 @@
 #include "cli/logits_backend.h"
 #include "cli/logits_ids.h"
 #include "cli/options.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "model/reference.h"
 
@@ -155,6 +156,8 @@ static pgl_status compute(job *j, pgl_error *err) {
 static pgl_status open_model(job *j, pgl_error *err) {
     pgl_checkpoint_options options = {.want_draft = false};
     pgl_status status = pgl_find_model(j->options->model, j->directory, sizeof j->directory, err);
+    if (status == PGL_OK)
+        status = pgl_cli_check_output("--out", j->options->out, j->directory, j->options->ids, err);
     if (status == PGL_OK)
         status = pgl_checkpoint_open(j->directory, &options, &j->checkpoint, err);
     if (status == PGL_OK)

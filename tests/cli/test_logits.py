@@ -3,7 +3,9 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
+import stat
 import subprocess
 import time
 
@@ -129,3 +131,23 @@ def test_interrupt_leaves_no_file(tmp_path):
     assert process.returncode == 130, stderr
     assert "computing" in stderr and "tokens" in stderr  # longer than a second: progress was shown
     assert sorted(p.name for p in tmp_path.iterdir()) == ["ids.json"]
+
+
+def test_outputs_replace_files_only_and_no_input(tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(MODEL, model)
+    ids = tmp_path / "ids.json"
+    ids.write_text("[1]")
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    shard = next(model.glob("*.safetensors"))
+    before = shard.read_bytes()
+    for out in fifo, tmp_path, ids, shard:
+        result = subprocess.run([PERGOLA, "logits", "--model", model, "--ids", ids, "--out", out],
+                                capture_output=True, text=True, timeout=60)
+        assert result.returncode == 1 and str(out) in result.stderr, out
+        result = subprocess.run([PERGOLA, "eval", "--model", model, "--ids", ids, "--save", out],
+                                capture_output=True, text=True, timeout=60)
+        assert result.returncode == 1, out
+    assert stat.S_ISFIFO(fifo.stat().st_mode) and ids.read_text() == "[1]" and shard.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["fifo", "ids.json", "model"]
