@@ -62,6 +62,9 @@ unsafe fn open_vocabulary(spec: &VocabularySpec) -> Result<Vocabulary, Failure> 
     let limits = factory.limits_mut();
     limits.verbose_errors = false;
     limits.max_lexer_states = 100_000;
+    // Of an answer's state: what may come next of wide objects and choices. Over it an answer fails on its way, so it
+    // is far above what the widest schemas come to that are let in (PGL_CONSTRAINT_MOST_OPTIONAL, _ALTERNATIVES).
+    limits.max_items_in_row = 40_000;
     Ok(Vocabulary { factory, ends })
 }
 

@@ -19,9 +19,13 @@
 #include "base/status.h"
 
 #define PGL_CONSTRAINT_BLANKS 16
-#define PGL_CONSTRAINT_MOST_BYTES                                                                            \
-    ((size_t)4 << 20)                /* of a schema, an expression, a grammar, a list of tools */
-#define PGL_CONSTRAINT_MOST_DEPTH 64 /* of a schema */
+#define PGL_CONSTRAINT_MOST_BYTES ((size_t)4 << 20) /* of a schema, a list of tools or of choices */
+#define PGL_CONSTRAINT_MOST_EXPRESSION_BYTES ((size_t)256 << 10)
+#define PGL_CONSTRAINT_MOST_GRAMMAR_BYTES ((size_t)64 << 10)
+#define PGL_CONSTRAINT_MOST_DEPTH 64         /* of a schema as it is written */
+#define PGL_CONSTRAINT_MOST_SCHEMAS 10000    /* objects and lists in a schema: about a second of compiling */
+#define PGL_CONSTRAINT_MOST_OPTIONAL 1500    /* properties of one object that are not required */
+#define PGL_CONSTRAINT_MOST_ALTERNATIVES 700 /* schemas of one anyOf or oneOf; tools */
 
 typedef struct pgl_constraint_vocabulary pgl_constraint_vocabulary;
 typedef struct pgl_constraint pgl_constraint;
@@ -57,8 +61,10 @@ typedef struct pgl_constraint_spec {
     bool parallel_tools; /* TOOLS: more than one call may follow each other */
 } pgl_constraint_spec;
 
-/* PGL_E_INVALID: the text is malformed or asks for what cannot be enforced (an unknown keyword, a reference that leads
- * nowhere or only to itself, an expression that is not regular): the message says what. PGL_E_NOT_FOUND: no such tool. */
+/* PGL_E_INVALID: the text is malformed or asks for what cannot be enforced (a keyword or format that the
+ * grammar library knows and does not support or that it does not know, a reference that leads nowhere, a schema that no
+ * answer of finite length fits, an expression that is not regular) or is larger than the limits above: the message says
+ * what. PGL_E_NOT_FOUND: no such tool. */
 pgl_status pgl_constraint_open(pgl_constraint_vocabulary *vocabulary, const pgl_constraint_spec *spec,
                                pgl_constraint **out, pgl_error *err);
 void pgl_constraint_close(pgl_constraint *constraint); /* NULL is allowed */

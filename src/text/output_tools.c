@@ -1,6 +1,7 @@
 /* Owns the parsed list of tools. */
 #include "text/output_tools.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,90 +67,9 @@ bool pgl_tool_has_key(const pgl_tool *tool, const char *key, size_t size) {
     return property(tool, key, size) != NULL;
 }
 
-static unsigned type_named(const char *name) {
-    static const struct {
-        const char *name;
-        unsigned type;
-    } TYPES[] = {{"string", PGL_TYPE_STRING},   {"integer", PGL_TYPE_INTEGER}, {"number", PGL_TYPE_NUMBER},
-                 {"boolean", PGL_TYPE_BOOLEAN}, {"null", PGL_TYPE_NULL},       {"object", PGL_TYPE_OBJECT},
-                 {"array", PGL_TYPE_ARRAY}};
-    for (size_t i = 0; name != NULL && i < sizeof TYPES / sizeof TYPES[0]; i++)
-        if (strcmp(name, TYPES[i].name) == 0)
-            return TYPES[i].type;
-    return 0;
-}
-
-static unsigned type_of(const json_t *value) {
-    switch (json_typeof(value)) {
-    case JSON_STRING:
-        return PGL_TYPE_STRING;
-    case JSON_INTEGER:
-        return PGL_TYPE_INTEGER | PGL_TYPE_NUMBER;
-    case JSON_REAL:
-        return PGL_TYPE_NUMBER;
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return PGL_TYPE_BOOLEAN;
-    case JSON_NULL:
-        return PGL_TYPE_NULL;
-    case JSON_OBJECT:
-        return PGL_TYPE_OBJECT;
-    case JSON_ARRAY:
-        return PGL_TYPE_ARRAY;
-    }
-    return 0;
-}
-
-/* "#/$defs/NAME", the one kind of reference that stands in tools. */
-static const json_t *referred(const pgl_tool *tool, const char *reference) {
-    static const char *const PREFIX[] = {"#/$defs/", "#/definitions/"};
-    static const char *const MEMBER[] = {"$defs", "definitions"};
-    for (size_t i = 0; i < 2; i++)
-        if (strncmp(reference, PREFIX[i], strlen(PREFIX[i])) == 0)
-            return json_object_get(json_object_get(tool->parameters, MEMBER[i]),
-                                   reference + strlen(PREFIX[i]));
-    return NULL;
-}
-
-/* budget: schemas that may still be looked at. They come from outside, and a few that refer to each other can stand for
- * billions of alternatives. */
-static unsigned schema_types(const pgl_tool *tool, const json_t *schema, unsigned depth, unsigned *budget) {
-    static const char *const CHOICES[] = {"anyOf", "oneOf"};
-    const json_t *type = json_object_get(schema, "type"), *values = json_object_get(schema, "enum");
-    const char *reference = json_string_value(json_object_get(schema, "$ref"));
-    unsigned types = 0;
-    if (depth > 8 || *budget == 0)
-        return 0;
-    (*budget)--;
-    if (json_is_string(type))
-        return type_named(json_string_value(type));
-    for (size_t i = 0; i < json_array_size(type); i++)
-        types |= type_named(json_string_value(json_array_get(type, i)));
-    if (types != 0)
-        return types;
-    if (reference != NULL)
-        return schema_types(tool, referred(tool, reference), depth + 1, budget);
-    for (size_t c = 0; c < 2; c++) {
-        const json_t *list = json_object_get(schema, CHOICES[c]);
-        for (size_t i = 0; i < json_array_size(list); i++)
-            types |= schema_types(tool, json_array_get(list, i), depth + 1, budget);
-    }
-    for (size_t i = 0; i < json_array_size(values); i++)
-        types |= type_of(json_array_get(values, i));
-    const json_t *constant = json_object_get(schema, "const");
-    if (constant != NULL)
-        types |= type_of(constant);
-    if (types == 0 && json_object_get(schema, "properties") != NULL)
-        return PGL_TYPE_OBJECT;
-    if (types == 0 && json_object_get(schema, "items") != NULL)
-        return PGL_TYPE_ARRAY;
-    return types;
-}
-
 unsigned pgl_tool_types(const pgl_tool *tool, const char *key, size_t size) {
     const json_t *schema = property(tool, key, size);
-    unsigned budget = 1000;
-    return schema == NULL ? 0 : schema_types(tool, schema, 0, &budget);
+    return schema == NULL ? 0 : pgl_schema_types(tool->parameters, schema);
 }
 
 bool pgl_tool_seen_add(pgl_tool_seen *seen, const char *key, size_t size) {
@@ -171,6 +91,13 @@ static bool is_word(const char *text, size_t size, const char *word) {
 
 static bool is_blank(char c) {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* A number without a fraction is an integer, also one of more than 64 bits, which is read as a real. */
+static unsigned type_of(const json_t *value) {
+    double real = json_real_value(value);
+    bool whole = json_is_real(value) && real - floor(real) == 0;
+    return pgl_schema_type_of(value) | (whole ? (unsigned)PGL_TYPE_INTEGER : 0u);
 }
 
 bool pgl_tool_put_value(pgl_buf *out, const char *text, size_t size, unsigned types) {

@@ -9,18 +9,8 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/map.h"
+#include "base/schema.h"
 #include "base/status.h"
-
-/* Types that a schema allows, or-ed; 0: it says nothing, which is taken for a string. */
-enum {
-    PGL_TYPE_STRING = 1,
-    PGL_TYPE_INTEGER = 2,
-    PGL_TYPE_NUMBER = 4,
-    PGL_TYPE_BOOLEAN = 8,
-    PGL_TYPE_NULL = 16,
-    PGL_TYPE_OBJECT = 32,
-    PGL_TYPE_ARRAY = 64,
-};
 
 typedef struct pgl_tool {
     const json_t *properties; /* NULL: the tool says nothing of its parameters */
@@ -34,6 +24,7 @@ void pgl_tool_table_close(pgl_tool_table *table); /* NULL is allowed */
 
 const pgl_tool *pgl_tool_find(const pgl_tool_table *table, const char *name, size_t size);
 bool pgl_tool_has_key(const pgl_tool *tool, const char *key, size_t size); /* of NULL: false */
+/* base/schema.h; 0, where nothing is said, is taken for a string. */
 unsigned pgl_tool_types(const pgl_tool *tool, const char *key, size_t size);
 
 /* Keys of one call. */
