@@ -110,7 +110,7 @@ static void *compile(void *user) {
 
 static pgl_status run_with_stack(job *j, pgl_error *err) {
     pthread_attr_t attributes;
-    pthread_t thread;
+    pthread_t thread = 0;
     if (pthread_attr_init(&attributes) != 0)
         return pgl_fail(err, PGL_E_MEMORY, "no memory for a thread");
     int failure = pthread_attr_setstacksize(&attributes, STACK_BYTES);

@@ -113,8 +113,8 @@ bool pgl_tool_put_value(pgl_buf *out, const char *text, size_t size, unsigned ty
         return pgl_buf_puts(out, "false");
     if ((types & PGL_TYPE_NULL) != 0 && is_word(word, n, "None"))
         return pgl_buf_puts(out, "null");
-    /* Where a string is allowed, quotes are part of it. */
-    if (n > 0 && word[0] == '"' && (types & PGL_TYPE_STRING) != 0)
+    /* The same rule as while it came, when it may have been given out as one. Quotes are part of a string. */
+    if (pgl_tool_is_string(text, size, types))
         return pgl_json_put_string(out, text, size);
     json_t *value = NULL;
     pgl_json_options options = {.last_wins = true, .allow_nul = true};
