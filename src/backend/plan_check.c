@@ -1,6 +1,5 @@
 /* The one check of a step plan, shared by all backends: pure, on shadows of the slots. Owns the two arrays of a
  * pgl_plan_state between open and close. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,16 +63,13 @@ typedef struct check {
     char where[64]; /* "before operation 3 (BIND)", "row 2" */
 } check;
 
-static pgl_status refuse(check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static pgl_status refuse(check *c, const char *format, ...) {
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return pgl_fail(c->err, PGL_E_INVALID, "plan, %s: %s", c->where, text);
+/* Puts the place in front of the message that err holds. */
+static pgl_status place(const check *c) {
+    pgl_error_prefix(c->err, "plan, %s", c->where);
+    return PGL_E_INVALID;
 }
+
+#define refuse(c, ...) (pgl_fail((c)->err, PGL_E_INVALID, __VA_ARGS__), place(c))
 
 static pgl_status in_range(check *c, const char *name, uint32_t value, uint32_t count) {
     if (value < count)

@@ -154,6 +154,8 @@ typedef struct cpu_backend {
                                draft head, as the two before and: */
     int32_t *draft_choice; /* [CPU_LOGIT_ROWS] */
 
+    bool started; /* the first step has begun */
+
     /* of the step at hand */
     const pgl_step_plan *plan;
     uint64_t bytes_read;

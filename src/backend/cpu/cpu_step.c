@@ -1,4 +1,5 @@
 /* Owns nothing: carries out a step plan: operations, then rows in batches, then operations. */
+#include <fenv.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
@@ -244,9 +245,20 @@ static void begin_rows(cpu_backend *b) {
     }
 }
 
+/* Whatever rounding and flushing to zero the program around us has chosen: not here. */
+static void default_arithmetic(void *arg, uint32_t thread, uint32_t n_threads) {
+    (void)arg;
+    (void)thread;
+    (void)n_threads;
+    (void)fesetenv(FE_DFL_ENV);
+}
+
 pgl_status cpu_execute(void *self, const pgl_step_plan *plan, pgl_step_timing *timing, pgl_error *err) {
     cpu_backend *b = self;
     (void)err;
+    if (!b->started)
+        pgl_pool_each(b->pool, default_arithmetic, NULL);
+    b->started = true;
     b->plan = plan;
     b->bytes_read = 0;
     for (size_t i = 0; i < plan->n_before; i++)
