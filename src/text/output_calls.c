@@ -278,6 +278,13 @@ static size_t without_newline(const char *text, size_t size) {
     return size;
 }
 
+/* The newline that the format puts behind an opening tag. */
+static size_t opening_newline(const char *text, size_t size) {
+    if (size > 0 && text[0] == '\n')
+        return 1;
+    return size > 1 && text[0] == '\r' && text[1] == '\n' ? 2 : 0;
+}
+
 static void give_text(pgl_output *o, const char *text, size_t size) {
     pgl_buf quoted = PGL_BUF_INIT;
     o->failed = !pgl_json_put_string(&quoted, text, size) || o->failed;
@@ -297,14 +304,10 @@ static bool step_text_value(pgl_output *o) {
     if (!o->value_begun) {
         if (o->in.size == 0 || (o->in.data[0] == '\r' && o->in.size == 1 && !o->final))
             return false;
-        size_t skip = o->in.data[0] == '\n'                                  ? 1
-                      : o->in.size > 1 && memcmp(o->in.data, "\r\n", 2) == 0 ? 2
-                                                                             : 0;
-        /* An empty value may have one newline for both sides: it is kept for the closing tag. */
+        size_t skip = opening_newline(o->in.data, o->in.size);
         o->value_begun = true;
         give_arguments(o, "\"");
-        if (skip > 0 && pgl_output_begins(o->in.data + skip, o->in.size - skip, CLOSE_PARAMETER) != 1)
-            pgl_output_consume(o, skip);
+        pgl_output_consume(o, skip); /* an empty value may have one newline for both sides */
         return true;
     }
     value_end end = find_end(o);
@@ -342,7 +345,7 @@ static bool step_gathered_value(pgl_output *o) {
         end.found ? without_newline(text, end.text) : without_newline(text, without_cut_tag(text, end.text));
     if (o->state == PGL_STATE_JSON_VALUE && (end.found || !o->cut)) {
         pgl_buf piece = PGL_BUF_INIT;
-        size_t skip = size > 0 && text[0] == '\n' ? 1 : 0;
+        size_t skip = opening_newline(text, size);
         o->failed = !pgl_tool_put_value(&piece, text + skip, size - skip, o->types) || o->failed;
         pgl_output_give(o, PGL_OUTPUT_ARGUMENTS, pgl_buf_text(&piece), piece.size);
         pgl_buf_fini(&piece);

@@ -201,6 +201,16 @@ static void a_value_without_any_closing_tag_ends_with_its_call(void **state) {
           "R{}C{}write({\"content\": \"foo\\n</tool_call>\\nbar\"})");
 }
 
+static void the_newline_before_a_value_depends_on_what_follows(void **state) {
+    (void)state;
+    check(PLAIN, "<tool_call>\n<function=write>\n<parameter=path>\n</parameter>t",
+          "R{}C{}write({\"path\": \"</parameter>t\"})");
+    check(PLAIN, "<tool_call>\n<function=move>\n<parameter=memo>\r\nl\r\n</parameter>",
+          "R{}C{}move({\"memo\": \"l\"})");
+    check(PLAIN, "<tool_call>\n<function=write>\n<parameter=path>\n</parameter>",
+          "R{}C{}write({\"path\": \"\"})");
+}
+
 static void strings_beside_other_types_are_verbatim(void **state) {
     (void)state;
     check(PLAIN, MOVE(P("memo", "  two words \n\n and more ")),
@@ -381,6 +391,7 @@ int main(void) {
         cmocka_unit_test(malformed_neighbours_do_not_harm_good_calls),
         cmocka_unit_test(a_value_that_quotes_calls_is_kept),
         cmocka_unit_test(a_value_without_any_closing_tag_ends_with_its_call),
+        cmocka_unit_test(the_newline_before_a_value_depends_on_what_follows),
         cmocka_unit_test(strings_beside_other_types_are_verbatim),
         cmocka_unit_test(long_texts_in_small_pieces_take_long),
         cmocka_unit_test(a_schema_of_references_takes_for_ever),
