@@ -63,7 +63,7 @@ pgl_status pgl_stop_open(const pgl_stop_string *strings, size_t n, pgl_stop **ou
 void pgl_stop_close(pgl_stop *stop) {
     if (stop == NULL)
         return;
-    for (size_t i = 0; i < stop->n; i++) {
+    for (size_t i = 0; stop->patterns != NULL && i < stop->n; i++) {
         free(stop->patterns[i].text);
         free(stop->patterns[i].border);
     }
