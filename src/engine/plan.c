@@ -91,7 +91,7 @@ void pgl_engine_make_ready(pgl_engine *engine, pgl_request *r) {
     seq->row_end = seq->ready ? next_place(engine, r) : UINT32_MAX;
 }
 
-/* ---- the scheduler's machine ---- */
+/* ---- waiting for what another is reading ---- */
 
 static bool has_slot(void *user) {
     const pgl_engine *engine = user;
@@ -101,15 +101,72 @@ static bool has_slot(void *user) {
     return false;
 }
 
-static uint32_t pages_available(void *user) {
-    const pgl_engine *engine = user;
-    return pgl_cache_available(engine->cache);
-}
-
 static pgl_cache_hit find_prefix(const pgl_engine *engine, const pgl_request *r) {
     if (!r->prompt_complete) /* every prompt token's log-probability is wanted */
         return (pgl_cache_hit){.snapshot = PGL_NO_SNAPSHOT, .miss = PGL_MISS_OFF};
     return pgl_cache_find(engine->cache, r->tokens, r->n_value, r->n_value - 1);
+}
+
+/* The furthest place in the prompt that q is reading, at most `most`, at which it will take a snapshot; 0: none. */
+static uint32_t coming_place(const pgl_engine *engine, const pgl_request *q, uint32_t most) {
+    const pgl_request_params *p = &q->params;
+    uint32_t every = engine->options.snapshot_every, landed = q->n_landed;
+    uint32_t place = most / every * every;
+    if (p->n_snapshot_at == 0 && p->n_prompt > HINTLESS_PROMPT && p->n_prompt - 1 <= most)
+        place = p->n_prompt - 1;
+    for (uint32_t i = 0; i < p->n_snapshot_at; i++)
+        if (p->snapshot_at[i] <= most && p->snapshot_at[i] > place)
+            place = p->snapshot_at[i];
+    return place > landed && place < p->n_prompt ? place : 0;
+}
+
+static uint32_t count_common(const int32_t *a, const int32_t *b, uint32_t n) {
+    uint32_t i = 0;
+    while (i < n && a[i] == b[i])
+        i++;
+    return i;
+}
+
+static bool is_reading(const pgl_request *q) {
+    return q != NULL && q->phase == PGL_PHASE_RUNNING && q->n_landed < q->params.n_prompt;
+}
+
+/* Whether a waiting request had better wait for a running one: both begin alike, and the running one will leave a
+ * snapshot that spares the waiting one more tokens than the cache does now. */
+static bool holds(void *user, pgl_sched_seq *seq) {
+    const pgl_engine *engine = user;
+    pgl_request *r = pgl_request_of(seq);
+    if (!engine->options.prefix_cache || !r->prompt_complete)
+        return false;
+    uint32_t best = 0;
+    uint64_t by = 0;
+    for (uint32_t s = 0; s < engine->caps.n_slots; s++) {
+        const pgl_request *q = engine->slots[s].request;
+        if (!is_reading(q))
+            continue;
+        if (q->number == r->held_by && q->n_landed < r->held_place)
+            return true;
+        uint32_t n = least(q->params.n_prompt, r->n_value);
+        uint32_t place =
+            coming_place(engine, q, least(count_common(q->tokens, r->tokens, n), r->n_value - 1));
+        if (place > best) {
+            best = place;
+            by = q->number;
+        }
+    }
+    r->held_by = 0;
+    if (best == 0 || find_prefix(engine, r).n_tokens + engine->caps.page_tokens > best)
+        return false;
+    r->held_by = by;
+    r->held_place = best;
+    return true;
+}
+
+/* ---- the scheduler's machine ---- */
+
+static uint32_t pages_available(void *user) {
+    const pgl_engine *engine = user;
+    return pgl_cache_available(engine->cache);
 }
 
 static uint32_t pages_to_admit(void *user, const pgl_sched_seq *seq) {
@@ -241,7 +298,7 @@ static bool admit(void *user, pgl_sched_seq *seq) {
     r->phase = PGL_PHASE_RUNNING;
     r->life++;
     r->next_hint = 0;
-    seq->n_given = hit.n_tokens;
+    seq->n_given = r->n_landed = hit.n_tokens;
     plan_start(engine, r, &hit, tail, copy);
     note_admission(engine, r, &hit);
     pgl_engine_make_ready(engine, r);
@@ -398,7 +455,8 @@ static uint32_t chunk_for(const pgl_engine *engine, double aim_ns, uint32_t most
 }
 
 bool pgl_engine_plan(pgl_engine *engine, pgl_flight *flight) {
-    const pgl_sched_machine machine = {engine, has_slot, pages_available, pages_to_admit, admit, grow, park};
+    const pgl_sched_machine machine = {engine,         has_slot, holds, pages_available,
+                                       pages_to_admit, admit,    grow,  park};
     engine->building = flight;
     flight->before.n = flight->after.n = flight->n_rows = flight->n_targets = 0;
     plan_saves(engine, flight);

@@ -57,12 +57,15 @@ struct pgl_request {
     uint32_t slot;
     uint32_t *pages; /* [pages of n_final] */
     uint32_t n_pages;
-    uint32_t n_value;     /* tokens whose value is known; seq.n_known counts those being sampled, too */
-    uint32_t in_flight;   /* rows */
-    uint32_t sampling;    /* rows in flight that sample */
-    uint32_t life;        /* admissions so far: rows of an earlier one are out of date */
-    uint32_t next_hint;   /* first of params.snapshot_at that is still ahead */
-    uint32_t end_length;  /* of the slot when the answer was complete: a snapshot is wanted there; 0: none */
+    uint32_t n_value;    /* tokens whose value is known; seq.n_known counts those being sampled, too */
+    uint32_t n_landed;   /* tokens whose step is over, of this life */
+    uint32_t in_flight;  /* rows */
+    uint32_t sampling;   /* rows in flight that sample */
+    uint32_t life;       /* admissions so far: rows of an earlier one are out of date */
+    uint32_t next_hint;  /* first of params.snapshot_at that is still ahead */
+    uint32_t end_length; /* of the slot when the answer was complete: a snapshot is wanted there; 0: none */
+    uint64_t held_by;    /* request whose snapshot at held_place it waits for; 0: none */
+    uint32_t held_place;
     bool admitted;        /* once */
     bool prompt_complete; /* prompt_logprobs, if wanted, are there */
     uint32_t *mask;       /* [(n_vocab + 31) / 32] */

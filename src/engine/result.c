@@ -64,6 +64,8 @@ static void take_row(pgl_engine *engine, const pgl_flight_row *info, const pgl_r
     r->in_flight--;
     r->sampling -= info->samples;
     engine->slots[info->slot].in_flight--;
+    if (r->life == info->life)
+        r->n_landed = info->first + info->n_tokens;
     bool running = r->phase != PGL_PHASE_ENDED;
     if (running && result->non_finite) {
         pgl_error err;

@@ -118,12 +118,27 @@ static bool fits(const pgl_sched *sched, const pgl_sched_machine *machine, const
            machine->pages_available(machine->user);
 }
 
+/* The first in order that is not held; NULL when there is none. */
+static pgl_sched_seq *next_waiting(const pgl_sched *sched, uint64_t now_ns) {
+    pgl_sched_seq *first = NULL;
+    for (uint32_t i = 0; i < sched->n_waiting; i++) {
+        pgl_sched_seq *seq = sched->waiting[i];
+        if (!seq->held && (first == NULL || waits_before(sched, seq, first, now_ns)))
+            first = seq;
+    }
+    return first;
+}
+
 static void admit_waiting(pgl_sched *sched, const pgl_sched_machine *machine, uint64_t now_ns) {
-    while (sched->n_waiting > 0 && machine->has_slot(machine->user)) {
-        pgl_sched_seq *first = sched->waiting[0];
-        for (uint32_t i = 1; i < sched->n_waiting; i++)
-            if (waits_before(sched, sched->waiting[i], first, now_ns))
-                first = sched->waiting[i];
+    for (uint32_t i = 0; i < sched->n_waiting; i++)
+        sched->waiting[i]->held = false;
+    while (machine->has_slot(machine->user)) {
+        pgl_sched_seq *first = next_waiting(sched, now_ns);
+        if (first == NULL)
+            return;
+        first->held = machine->holds(machine->user, first);
+        if (first->held)
+            continue;
         if (!fits(sched, machine, first) || !machine->admit(machine->user, first))
             return;
         drop(sched->waiting, &sched->n_waiting, first);

@@ -3,8 +3,9 @@
  * is an argument, so that tests can run it for as many steps as they like.
  *
  *   - Waiting sequences are admitted in the order of priority (lower first; one level is gained for every age_ns of
- *     waiting), then of arrival; nobody overtakes one that does not fit yet. Admitted is who finds a slot, pages for
- *     all its known tokens, reserve_tokens of growth, and a page of growth for everyone who runs.
+ *     waiting), then of arrival. Nobody overtakes one that does not fit yet, but one that the machine holds is passed.
+ *     Admitted is who finds a slot, pages for all its known tokens, reserve_tokens of growth, and a page of growth for
+ *     everyone who runs.
  *   - A step gives one token to every answering sequence. When a page is missing for that, the last in the order of
  *     (priority, arrival) is parked; it waits again, with its old arrival.
  *   - What is left of the step goes to prompts in equal shares: at most `beside` tokens beside answers, `alone`
@@ -36,14 +37,15 @@ typedef struct pgl_sched_seq {
     bool ready;       /* its next row can be planned */
 
     /* kept by the scheduler */
-    bool running;
+    bool running, held;
     uint64_t last_step; /* in which it had a row */
 } pgl_sched_seq;
 
 typedef struct pgl_sched_machine {
     void *user;
     bool (*has_slot)(void *user);
-    uint32_t (*pages_available)(void *user);                          /* free, or held by the cache alone */
+    bool (*holds)(void *user, pgl_sched_seq *seq); /* it had better not be admitted in this step */
+    uint32_t (*pages_available)(void *user);       /* free, or held by the cache alone */
     uint32_t (*pages_to_admit)(void *user, const pgl_sched_seq *seq); /* of them, for all its known tokens */
     bool (*admit)(void *user, pgl_sched_seq *seq);                    /* takes slot and pages, sets n_given */
     bool (*grow)(void *user, pgl_sched_seq *seq);                     /* room for n_given + 1 tokens */

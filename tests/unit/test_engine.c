@@ -308,6 +308,73 @@ static void of_many_hints_the_first_and_the_last_three_count(void **state) {
     world_close(&w);
 }
 
+static void a_prompt_that_several_share_is_read_once(void **state) {
+    (void)state;
+    engine_world w;
+    world_open(&w,
+               (world_options){
+                   .n_slots = 4, .n_snapshots = 16, .cache = true, .max_step_tokens = 32, .max_queue = 9});
+    int32_t prompt[300], other[300];
+    world_prompt(31, prompt, 300);
+    world_prompt(32, other, 300);
+    memcpy(other, prompt, 200 * sizeof *prompt); /* the fifth shares the system prompt only */
+    uint32_t hints[] = {190, 290};
+    pgl_request_params p = world_params(prompt, 300, 20), q = world_params(other, 300, 20);
+    p.snapshot_at = q.snapshot_at = hints;
+    p.n_snapshot_at = q.n_snapshot_at = 2;
+    p.sampling.temperature = 1;
+    pgl_request *r[5];
+    for (uint32_t i = 0; i < 4; i++) {
+        p.sampling.seed = i;
+        r[i] = world_submit(&w, &p);
+    }
+    r[4] = world_submit(&w, &q);
+    uint32_t cached = 0;
+    for (uint32_t i = 0; i < 5; i++) {
+        world_read(r[i], &a);
+        assert_int_equal(a.n, 20);
+        assert_int_equal(a.usage.n_cached, i == 0 ? 0 : i < 4 ? 290 : 190);
+        cached += a.usage.n_cached;
+        pgl_request_release(r[i]);
+    }
+    assert_true(pgl_engine_drain(w.engine, 5000000000u));
+    assert_int_equal(pgl_engine_get_stats(w.engine).cached_tokens, cached);
+    world_close(&w);
+}
+
+static void nobody_waits_for_one_that_is_cancelled(void **state) {
+    (void)state;
+    engine_world w;
+    world_open(&w, (world_options){.n_slots = 2,
+                                   .n_snapshots = 16,
+                                   .cache = true,
+                                   .max_step_tokens = 8,
+                                   .step_ns = 2000000,
+                                   .max_queue = 4});
+    int32_t prompt[600], brief[20];
+    world_prompt(33, prompt, 600);
+    world_prompt(34, brief, 20);
+    uint32_t hint = 590;
+    pgl_request_params p = world_params(prompt, 600, 5), q = world_params(brief, 20, 5);
+    p.snapshot_at = &hint;
+    p.n_snapshot_at = 1;
+    pgl_request *first = world_submit(&w, &p), *second = world_submit(&w, &p);
+    while (pgl_request_progress(first).n_read < 50)
+        (void)sched_yield();
+    assert_int_equal(pgl_request_progress(second).state,
+                     PGL_REQUEST_WAITING); /* held, though there is a slot */
+    pgl_request *third = world_submit(&w, &q);
+    world_read(third, &a); /* passes it */
+    assert_int_equal(a.n, 5);
+    pgl_request_cancel(first);
+    world_read(second, &a);
+    assert_int_equal(a.finish, PGL_FINISH_LENGTH);
+    pgl_request_release(first);
+    pgl_request_release(second);
+    pgl_request_release(third);
+    world_close(&w);
+}
+
 /* ---- ends that are not the answer's own ---- */
 
 static void a_cancel_takes_effect_within_a_step(void **state) {
@@ -836,6 +903,8 @@ int main(void) {
         cmocka_unit_test(a_conversation_rereads_only_what_is_new),
         cmocka_unit_test(a_hint_is_where_another_prompt_parts),
         cmocka_unit_test(of_many_hints_the_first_and_the_last_three_count),
+        cmocka_unit_test(a_prompt_that_several_share_is_read_once),
+        cmocka_unit_test(nobody_waits_for_one_that_is_cancelled),
         cmocka_unit_test(a_cancel_takes_effect_within_a_step),
         cmocka_unit_test(a_waiting_request_can_be_cancelled),
         cmocka_unit_test(non_finite_logits_end_one_request_and_leave_nothing_behind),
