@@ -183,7 +183,7 @@ static bool take_prompt(pgl_generation *gen, pgl_chat_prompt *prompt, pgl_refusa
             turns[own->n_turns++] = prompt->turns[i];
     gen->prompts = own;
     gen->n_prompts = 1;
-    return !gen->server->echo || pgl_echo_tokens(gen->server, gen->body, &own->forced, err);
+    return !gen->server->echo || pgl_echo_tokens(gen->server, gen->exchange, &own->forced, err);
 }
 
 static bool prepare(pgl_generation *gen, pgl_refusal *err) {
@@ -212,10 +212,9 @@ void pgl_handle_chat(pgl_server *server, pgl_exchange *exchange) {
         pgl_generation_refuse(gen, &err);
         return;
     }
-    const pgl_buf *text = pgl_exchange_body(exchange);
     pgl_choice_text_options options = {.chat = true};
-    if (gen->params.tool_choice != PGL_TOOL_CHOICE_NONE &&
-        json_array_size(json_object_get(body, "tools")) > 0)
-        options.tools = pgl_json_raw_member((pgl_json_span){pgl_buf_text(text), text->size}, "tools");
+    pgl_json_span tools = pgl_body_field(exchange, "tools");
+    if (gen->params.tool_choice != PGL_TOOL_CHOICE_NONE && pgl_json_raw_element(tools, 0).text)
+        options.tools = tools;
     pgl_generation_start(gen, &options);
 }

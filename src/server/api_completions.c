@@ -10,35 +10,32 @@
 
 /* ---- reading the prompts ---- */
 
-static bool is_id_list(const json_t *value) {
-    return json_is_array(value) && json_array_size(value) > 0 && json_is_number(json_array_get(value, 0));
+static bool is_string(pgl_json_span value) {
+    return value.size > 0 && value.text[0] == '"';
+}
+static bool is_list(pgl_json_span value) {
+    return value.size > 0 && value.text[0] == '[';
 }
 
-static bool read_ids(const pgl_server *server, const json_t *list, const char *field, pgl_ids *ids,
-                     pgl_refusal *err) {
-    size_t i;
-    json_t *item;
-    json_array_foreach(list, i, item) {
-        json_int_t id = json_integer_value(item);
-        if (!json_is_integer(item) || id < 0 || id >= (json_int_t)server->n_vocab)
-            return pgl_refuse_field(err, field, "%s[%zu] must be a token id from 0 to %u", field, i,
-                                    server->n_vocab - 1);
-        if (!pgl_ids_append(ids, (int32_t)id))
-            return pgl_refuse(err, 500, "out_of_memory", NULL, "no memory for the prompt");
-    }
-    return true;
+static bool is_id_list(pgl_json_span value) {
+    pgl_json_span first = is_list(value) ? pgl_json_raw_element(value, 0) : (pgl_json_span){NULL, 0};
+    return first.size > 0 && (first.text[0] == '-' || (first.text[0] >= '0' && first.text[0] <= '9'));
 }
 
-static bool read_prompt(const pgl_server *server, const json_t *value, const char *field, pgl_ids *ids,
+static bool read_prompt(const pgl_server *server, pgl_json_span value, const char *field, pgl_ids *ids,
                         pgl_refusal *err) {
+    pgl_buf text = PGL_BUF_INIT;
     pgl_error why;
-    if (json_is_array(value))
-        return read_ids(server, value, field, ids, err);
-    if (!json_is_string(value))
+    if (is_list(value))
+        return pgl_read_ids(value, field, server->n_vocab, ids, err);
+    if (!is_string(value))
         return pgl_refuse_field(err, field, "%s must be a string or a list of token ids, not %s", field,
-                                pgl_json_type_text(value));
-    pgl_status status = pgl_tokenizer_encode(server->tokenizer, json_string_value(value),
-                                             json_string_length(value), PGL_ENCODE_RAW, ids, &why);
+                                pgl_span_type(value));
+    pgl_status status = pgl_json_raw_string(value, &text)
+                            ? pgl_tokenizer_encode(server->tokenizer, pgl_buf_text(&text), text.size,
+                                                   PGL_ENCODE_RAW, ids, &why)
+                            : pgl_fail(&why, PGL_E_MEMORY, "no memory for the prompt");
+    pgl_buf_fini(&text);
     return status == PGL_OK || pgl_refuse_status(err, &why, field);
 }
 
@@ -50,33 +47,46 @@ static bool force_prompt(pgl_gen_prompt *prompt, pgl_refusal *err) {
     return true;
 }
 
+static size_t count_prompts(pgl_json_span list) {
+    pgl_json_iter it = pgl_json_iter_begin(list);
+    pgl_json_span key, item;
+    size_t n = 0;
+    while (n <= MOST_PROMPTS && pgl_json_iter_next(&it, &key, &item))
+        n++;
+    return n;
+}
+
+static bool add_prompt(pgl_generation *gen, pgl_json_span value, const char *field, pgl_refusal *err) {
+    pgl_gen_prompt *prompt = &gen->prompts[gen->n_prompts++];
+    return read_prompt(gen->server, value, field, &prompt->ids, err) &&
+           (!gen->server->echo || force_prompt(prompt, err));
+}
+
 /* A string, a list of ids, or a list of these. */
 static bool read_prompts(pgl_generation *gen, pgl_refusal *err) {
-    const json_t *value = json_object_get(gen->body, "prompt");
-    if (!value || json_is_null(value))
+    pgl_json_span value = pgl_body_field(gen->exchange, "prompt");
+    if (!value.text)
         return pgl_refuse_field(err, "prompt", "prompt is missing");
-    if (!json_is_string(value) && !json_is_array(value))
+    if (!is_string(value) && !is_list(value))
         return pgl_refuse_field(err, "prompt", "prompt must be a string or a list, not %s",
-                                pgl_json_type_text(value));
-    bool single = json_is_string(value) || is_id_list(value);
-    size_t n = single ? 1 : json_array_size(value);
+                                pgl_span_type(value));
+    bool single = is_string(value) || is_id_list(value);
+    size_t n = single ? 1 : count_prompts(value);
     if (n == 0)
         return pgl_refuse_field(err, "prompt", "prompt is an empty list");
     if (n > MOST_PROMPTS || n * (size_t)gen->params.n > MOST_PROMPTS)
-        return pgl_refuse_field(err, "prompt", "%zu prompts with n = %lld: at most %u answers at once", n,
-                                (long long)gen->params.n, MOST_PROMPTS);
+        return pgl_refuse_field(err, "prompt", "more than %u answers at once: prompts times n", MOST_PROMPTS);
     gen->prompts = pgl_arena_new(gen->arena, n, sizeof *gen->prompts);
     if (!gen->prompts)
         return pgl_refuse(err, 500, "out_of_memory", NULL, "no memory for %zu prompts", n);
-    for (size_t i = 0; i < n; i++) {
-        char field[32] = "prompt";
-        if (!single)
-            snprintf(field, sizeof field, "prompt[%zu]", i);
-        gen->n_prompts++;
-        if (!read_prompt(gen->server, single ? value : json_array_get(value, i), field, &gen->prompts[i].ids,
-                         err))
-            return false;
-        if (gen->server->echo && !force_prompt(&gen->prompts[i], err))
+    if (single)
+        return add_prompt(gen, value, "prompt", err);
+    pgl_json_iter it = pgl_json_iter_begin(value);
+    pgl_json_span key, item;
+    for (size_t i = 0; pgl_json_iter_next(&it, &key, &item); i++) {
+        char field[32];
+        snprintf(field, sizeof field, "prompt[%zu]", i);
+        if (!add_prompt(gen, item, field, err))
             return false;
     }
     return true;

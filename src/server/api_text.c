@@ -39,36 +39,32 @@ static bool read_flag(call *self, const char *name, bool *target) {
     return true;
 }
 
-/* Replaces *found by the member, when there is one that is not null. */
-static void look(const call *self, const char *name, const char **found_name, const json_t **found) {
-    const json_t *value = json_object_get(self->body, name);
-    if (*found || !value || json_is_null(value))
-        return;
-    *found = value;
-    *found_name = name;
-}
-
 /* ---- tokenize ---- */
 
 static bool encode(call *self, pgl_ids *ids) {
+    static const char *const names[] = {"content", "prompt", "text"};
     pgl_error why;
-    const char *name = "content";
-    const json_t *text = NULL;
+    const char *name = NULL;
+    pgl_json_span value = {NULL, 0};
+    pgl_buf text = PGL_BUF_INIT;
     bool parse_special = true, add_special = false;
-    look(self, "content", &name, &text);
-    look(self, "prompt", &name, &text);
-    look(self, "text", &name, &text);
-    if (!text)
+    for (size_t i = 0; i < 3 && !value.text; i++) {
+        name = names[i];
+        value = pgl_body_field(self->exchange, name);
+    }
+    if (!value.text)
         return pgl_refuse_field(&self->err, "content", "content (or prompt, or messages) is missing");
-    if (!json_is_string(text))
-        return pgl_refuse_field(&self->err, name, "%s must be a string, not %s", name,
-                                pgl_json_type_text(text));
+    if (value.text[0] != '"')
+        return pgl_refuse_field(&self->err, name, "%s must be a string, not %s", name, pgl_span_type(value));
     if (!read_flag(self, "parse_special", &parse_special) || !read_flag(self, "add_special", &add_special) ||
         !read_flag(self, "add_special_tokens", &add_special))
         return false;
     pgl_status status =
-        pgl_tokenizer_encode(self->server->tokenizer, json_string_value(text), json_string_length(text),
-                             parse_special ? PGL_ENCODE_RAW : PGL_ENCODE_TEXT, ids, &why);
+        pgl_json_raw_string(value, &text)
+            ? pgl_tokenizer_encode(self->server->tokenizer, pgl_buf_text(&text), text.size,
+                                   parse_special ? PGL_ENCODE_RAW : PGL_ENCODE_TEXT, ids, &why)
+            : pgl_fail(&why, PGL_E_MEMORY, "no memory for this text");
+    pgl_buf_fini(&text);
     return status == PGL_OK || pgl_refuse_status(&self->err, &why, name);
 }
 
@@ -90,7 +86,7 @@ static bool tokenize(call *self) {
     bool with_pieces = false;
     bool fine =
         read_flag(self, "with_pieces", &with_pieces) && read_flag(self, "return_token_strs", &with_pieces);
-    if (fine && json_object_get(self->body, "messages")) {
+    if (fine && pgl_body_field(self->exchange, "messages").text) {
         fine = pgl_render_chat(self->server, self->exchange, self->body, NULL, &prompt, &self->err);
         ids = prompt.ids;
         prompt.ids = (pgl_ids){0};
@@ -118,28 +114,11 @@ void pgl_handle_tokenize(pgl_server *server, pgl_exchange *exchange) {
 
 /* ---- detokenize ---- */
 
-static bool read_ids(call *self, const json_t *list, pgl_ids *ids) {
-    size_t i;
-    json_t *item;
-    int32_t n_ids = pgl_tokenizer_n_ids(self->server->tokenizer);
-    if (!json_is_array(list))
-        return pgl_refuse_field(&self->err, "tokens", "tokens must be a list of token ids, not %s",
-                                list ? pgl_json_type_text(list) : "absent");
-    json_array_foreach(list, i, item) {
-        json_int_t id = json_integer_value(item);
-        if (!json_is_integer(item) || id < 0 || id >= n_ids)
-            return pgl_refuse_field(&self->err, "tokens", "tokens[%zu] must be a token id from 0 to %d", i,
-                                    n_ids - 1);
-        if (!pgl_ids_append(ids, (int32_t)id))
-            return pgl_refuse(&self->err, 500, "out_of_memory", NULL, "no memory for these tokens");
-    }
-    return true;
-}
-
 static bool detokenize(call *self) {
     pgl_ids ids = {0};
     pgl_buf text = PGL_BUF_INIT;
-    bool fine = read_ids(self, json_object_get(self->body, "tokens"), &ids);
+    bool fine = pgl_read_ids(pgl_body_field(self->exchange, "tokens"), "tokens",
+                             (uint32_t)pgl_tokenizer_n_ids(self->server->tokenizer), &ids, &self->err);
     if (fine) {
         self->out.failed = !pgl_decode(self->server->tokenizer, ids.data, ids.count, false, &text);
         pgl_out_raw(&self->out, "{\"content\":");

@@ -12,16 +12,14 @@ static pgl_chat_end end_of(const pgl_gen_params *params) {
 
 static bool render(const pgl_server *server, const pgl_exchange *exchange, const pgl_gen_params *params,
                    pgl_chat_prompt *prompt, pgl_refusal *err) {
-    const pgl_buf *text = pgl_exchange_body(exchange);
-    pgl_json_span body = {pgl_buf_text(text), text->size};
-    pgl_chat_request request = {.messages = pgl_json_raw_member(body, "messages"),
-                                .kwargs = pgl_json_raw_member(body, "chat_template_kwargs"),
+    pgl_chat_request request = {.messages = pgl_body_field(exchange, "messages"),
+                                .kwargs = pgl_body_field(exchange, "chat_template_kwargs"),
                                 .thinking =
                                     (int)(params->thinking >= 0 ? params->thinking : server->thinking),
                                 .end = end_of(params)};
     /* Without a choice to call, the model is not told of the tools either. */
     if (params->tool_choice != PGL_TOOL_CHOICE_NONE)
-        request.tools = pgl_json_raw_member(body, "tools");
+        request.tools = pgl_body_field(exchange, "tools");
     pgl_error why;
     pgl_status status = pgl_chat_render(server->chat, &request, prompt, &why);
     if (status == PGL_OK)
@@ -43,24 +41,31 @@ static bool add_text(const json_t *content, pgl_buf *text) {
     return true;
 }
 
-bool pgl_echo_tokens(const pgl_server *server, const json_t *body, pgl_ids *ids, pgl_refusal *err) {
-    const json_t *messages = json_object_get(body, "messages"), *last = NULL;
-    size_t i;
-    json_t *message;
-    json_array_foreach(messages, i, message) {
+static const json_t *last_user(const json_t *messages) {
+    for (size_t i = json_array_size(messages); i-- > 0;) {
+        const json_t *message = json_array_get(messages, i);
         const char *role = json_string_value(json_object_get(message, "role"));
         if (role && strcmp(role, "user") == 0)
-            last = message;
+            return message;
     }
+    return NULL;
+}
+
+bool pgl_echo_tokens(const pgl_server *server, const pgl_exchange *exchange, pgl_ids *ids, pgl_refusal *err) {
+    const pgl_json_options options = {.name = "messages", .replace_surrogates = true};
+    pgl_json_span span = pgl_body_field(exchange, "messages");
+    json_t *messages = NULL;
     pgl_buf text = PGL_BUF_INIT;
-    pgl_error why;
-    bool fine = add_text(json_object_get(last, "content"), &text) ||
-                pgl_refuse(err, 500, "out_of_memory", NULL, "no memory for the answer");
-    if (fine && pgl_tokenizer_encode(server->tokenizer, pgl_buf_text(&text), text.size, PGL_ENCODE_RAW, ids,
-                                     &why) != PGL_OK)
-        fine = pgl_refuse_status(err, &why, NULL);
+    pgl_error why = {.status = PGL_OK};
+    pgl_status status = pgl_json_parse(span.text, span.size, &options, &messages, &why);
+    if (status == PGL_OK && !add_text(json_object_get(last_user(messages), "content"), &text))
+        status = pgl_fail(&why, PGL_E_MEMORY, "no memory for the answer");
+    if (status == PGL_OK)
+        status = pgl_tokenizer_encode(server->tokenizer, pgl_buf_text(&text), text.size, PGL_ENCODE_RAW, ids,
+                                      &why);
     pgl_buf_fini(&text);
-    return fine;
+    json_decref(messages);
+    return status == PGL_OK || pgl_refuse_status(err, &why, "messages");
 }
 
 bool pgl_render_chat(const pgl_server *server, const pgl_exchange *exchange, const json_t *body,
@@ -68,7 +73,7 @@ bool pgl_render_chat(const pgl_server *server, const pgl_exchange *exchange, con
     if (!server->chat)
         return pgl_refuse(err, 400, "unsupported", "messages",
                           "this model has no chat template; /v1/completions takes plain prompts");
-    if (!json_object_get(body, "messages"))
+    if (!pgl_body_field(exchange, "messages").text)
         return pgl_refuse_field(err, "messages", "messages is missing");
     if (params)
         return render(server, exchange, params, prompt, err);

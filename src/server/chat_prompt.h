@@ -12,6 +12,6 @@ bool pgl_render_chat(const pgl_server *server, const pgl_exchange *exchange, con
 
 /* For the backend that computes nothing: appends the text of the last user message, as the tokens that a model would
  * emit to say it. */
-bool pgl_echo_tokens(const pgl_server *server, const json_t *body, pgl_ids *ids, pgl_refusal *err);
+bool pgl_echo_tokens(const pgl_server *server, const pgl_exchange *exchange, pgl_ids *ids, pgl_refusal *err);
 
 #endif

@@ -364,6 +364,14 @@ static bool end_forced(pgl_generation *gen, pgl_refusal *err) {
     return true;
 }
 
+/* A long answer does not hold what its request took to read. */
+static void drop_body(pgl_generation *gen) {
+    json_decref(gen->body);
+    gen->body = NULL;
+    if (!gen->tools.text)
+        pgl_exchange_drop_body(gen->exchange);
+}
+
 void pgl_generation_start(pgl_generation *gen, const pgl_choice_text_options *text) {
     pgl_refusal err;
     pgl_watcher watcher = {.user = gen, .on_gone = on_gone, .on_room = on_room};
@@ -373,6 +381,7 @@ void pgl_generation_start(pgl_generation *gen, const pgl_choice_text_options *te
         pgl_generation_refuse(gen, &err);
         return;
     }
+    drop_body(gen);
     if (!pgl_exchange_watch(gen->exchange, &watcher))
         atomic_store(&gen->gone, true);
     watch_add(gen);

@@ -76,7 +76,7 @@ struct pgl_generation {
     pgl_exchange *exchange;
     const pgl_dialect *dialect;
     pgl_arena *arena;
-    json_t *body;
+    json_t *body; /* NULL once the answer has begun */
     pgl_gen_params params;
     char id[160];
     int64_t created;

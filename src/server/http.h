@@ -107,6 +107,9 @@ const char *pgl_exchange_peer(const pgl_exchange *exchange); /* "127.0.0.1:1234"
 /* From on_request on; valid as long as the exchange. */
 const pgl_buf *pgl_exchange_body(const pgl_exchange *exchange);
 
+/* Gives the body's memory back early; by the thread that works on the exchange. */
+void pgl_exchange_drop_body(pgl_exchange *exchange);
+
 /* In on_head and on_fault only. text is "Name: value". False when memory is out. */
 bool pgl_exchange_add_header(pgl_exchange *exchange, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -129,6 +129,11 @@ const char *pgl_exchange_peer(const pgl_exchange *exchange) {
 const pgl_buf *pgl_exchange_body(const pgl_exchange *exchange) {
     return &exchange->body;
 }
+void pgl_exchange_drop_body(pgl_exchange *exchange) {
+    atomic_fetch_sub(&exchange->connection->server->held_body_bytes, exchange->body.size);
+    pgl_buf_fini(&exchange->body);
+}
+
 void pgl_exchange_set_tag(pgl_exchange *exchange, const void *tag) {
     exchange->tag = tag;
 }

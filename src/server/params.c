@@ -81,13 +81,13 @@ static bool read_one_stop(const pgl_param_reading *r, const json_t *value, const
     if (!json_is_string(value))
         return pgl_refuse_field(r->err, field, "%s must be a string, not %s", field,
                                 pgl_json_type_text(value));
-    out->text = json_string_value(value);
     out->size = json_string_length(value);
     if (out->size == 0)
         return pgl_refuse_field(r->err, field, "%s is empty: it would stop every answer at once", field);
     if (out->size > PGL_MOST_STOP_BYTES)
         return pgl_refuse_field(r->err, field, "%s is longer than %u bytes", field, PGL_MOST_STOP_BYTES);
-    return true;
+    out->text = pgl_arena_strndup(r->arena, json_string_value(value), out->size);
+    return out->text || no_memory(r->err);
 }
 
 static bool read_stop(const pgl_param_reading *r) {
@@ -208,7 +208,6 @@ static bool read_template_kwargs(const pgl_param_reading *r) {
         return pgl_refuse_field(r->err, "chat_template_kwargs",
                                 "chat_template_kwargs must be an object, not %s",
                                 pgl_json_type_text(r->value));
-    r->params->template_kwargs = r->value;
     const json_t *thinking = json_object_get(r->value, "enable_thinking");
     if (thinking && !json_is_boolean(thinking) && !json_is_null(thinking))
         return pgl_refuse_field(r->err, "chat_template_kwargs.enable_thinking",
@@ -234,7 +233,12 @@ static bool read_flag(const pgl_param_reading *r, const char *name, int64_t *tar
 }
 
 static bool read_thinking(const pgl_param_reading *r) {
-    return read_flag(r, "enable_thinking", &r->params->thinking);
+    int64_t own = -1;
+    if (!read_flag(r, "enable_thinking", &own))
+        return false;
+    if (r->params->thinking < 0)
+        r->params->thinking = own;
+    return true;
 }
 
 static bool read_continue(const pgl_param_reading *r) {
@@ -288,9 +292,9 @@ static const pgl_param_row rows[] = {
     {"logit_bias", PGL_PARAM_READER, BOTH, 0, 0, 0, NULL, read_logit_bias},
     {"ignore_eos", PGL_PARAM_BOOL, BOTH, AT(ignore_eos), 0, 0, NULL, NULL},
     {"priority", PGL_PARAM_INTEGER, BOTH, AT(priority), INT32_MIN, INT32_MAX, "lower is earlier", NULL},
+    {"chat_template_kwargs", PGL_PARAM_READER, CHAT, 0, 0, 0, NULL, read_template_kwargs},
     {"enable_thinking", PGL_PARAM_READER, CHAT, 0, 0, 0, NULL, read_thinking},
     {"thinking_budget", PGL_PARAM_READER, CHAT, 0, 0, 0, "0: off, -1: no limit", read_budget},
-    {"chat_template_kwargs", PGL_PARAM_READER, CHAT, 0, 0, 0, NULL, read_template_kwargs},
     {"reasoning_effort", PGL_PARAM_READER, CHAT, 0, 0, 0, "none: thinking off, else on", read_effort},
     {"continue_final_message", PGL_PARAM_READER, CHAT, 0, 0, 0, NULL, read_continue},
     {"add_generation_prompt", PGL_PARAM_READER, CHAT, 0, 0, 0, NULL, read_generation_prompt},

@@ -77,7 +77,6 @@ typedef struct pgl_gen_params {
     bool parallel_tool_calls;
     pgl_tool_choice tool_choice;
     const char *tool_name;                         /* with REQUIRED */
-    const json_t *template_kwargs;                 /* borrowed from the body; NULL: none */
     int64_t continue_final, add_generation_prompt; /* 1, 0, -1: not said */
 } pgl_gen_params;
 
@@ -85,8 +84,8 @@ typedef struct pgl_gen_params {
  * default). */
 pgl_gen_params pgl_params_defaults(const pgl_sample_params *sampling);
 
-/* Reads what the routes know from the body, an object. Arrays and copies live in the arena; strings are borrowed from the
- * body. params holds the defaults before. n_vocab: ids that can be named. */
+/* Reads what the routes know from the body, an object. Arrays and copies live in the arena; model and tool_name
+ * are borrowed from the body. params holds the defaults before. n_vocab: ids that can be named. */
 bool pgl_params_read(const json_t *body, pgl_param_routes route, uint32_t n_vocab, pgl_arena *arena,
                      pgl_gen_params *params, pgl_refusal *err);
 

@@ -42,38 +42,6 @@ static void answer_fault(pgl_exchange *exchange, const pgl_http_fault *fault) {
     pgl_answer_error(exchange, &err);
 }
 
-static bool is_json_type(const char *type) {
-    return !type || (strncasecmp(type, "text/", 5) != 0 && strncasecmp(type, "multipart/", 10) != 0);
-}
-
-json_t *pgl_read_body(pgl_exchange *exchange, pgl_refusal *err) {
-    const pgl_buf *body = pgl_exchange_body(exchange);
-    const char *type = pgl_http_header_find(pgl_exchange_head(exchange), "Content-Type");
-    pgl_json_options options = {.name = "the request body", .replace_surrogates = true};
-    json_t *value = NULL;
-    pgl_error why;
-    if (!is_json_type(type)) {
-        pgl_refuse_field(err, NULL, "the Content-Type must be application/json, not %.80s", type);
-        return NULL;
-    }
-    pgl_status status = pgl_json_parse(pgl_buf_text(body), body->size, &options, &value, &why);
-    if (status != PGL_OK) {
-        char field[96];
-        if (pgl_params_find_nan(pgl_buf_text(body), body->size, field, sizeof field))
-            pgl_refuse_field(err, field, "%s: NaN and Infinity are no JSON numbers", field);
-        else
-            pgl_refuse_status(err, &why, NULL);
-        return NULL;
-    }
-    if (!json_is_object(value)) {
-        pgl_refuse_field(err, NULL, "the request body must be a JSON object, not %s",
-                         pgl_json_type_text(value));
-        json_decref(value);
-        return NULL;
-    }
-    return value;
-}
-
 bool pgl_check_model(const pgl_server *server, const char *name, pgl_refusal *err) {
     if (!name || name[0] == '\0')
         return true;

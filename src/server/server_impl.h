@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "constraint/constraint.h"
+#include "server/body.h"
 #include "server/json_out.h"
 #include "server/metrics.h"
 #include "server/params.h"
@@ -87,13 +88,8 @@ bool pgl_route_rest(const pgl_route *route, const char *path, char *out, size_t 
 
 void pgl_answer_error(pgl_exchange *exchange, const pgl_refusal *err);
 
-/* Parses the body as a JSON object. NULL, with the error filled, when it is none. */
-json_t *pgl_read_body(pgl_exchange *exchange, pgl_refusal *err);
-
 /* One rule for every route: absent or empty is the served model, another name is 404. */
 bool pgl_check_model(const pgl_server *server, const char *name, pgl_refusal *err);
-
-/* Waits for or runs a generation: generation.h. */
 
 /* ---- handlers ---- */
 

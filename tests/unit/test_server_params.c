@@ -188,7 +188,7 @@ static void thinking_has_many_names_and_one_meaning(void **state) {
                  {"{\"reasoning_effort\":\"none\"}", 0, -1},
                  {"{\"reasoning_effort\":\"low\"}", 1, -1},
                  {"{\"chat_template_kwargs\":{\"enable_thinking\":false}}", 0, -1},
-                 {"{\"chat_template_kwargs\":{\"enable_thinking\":false},\"enable_thinking\":true}", 1, -1},
+                 {"{\"chat_template_kwargs\":{\"enable_thinking\":false},\"enable_thinking\":true}", 0, -1},
                  {"{\"thinking_budget\":0}", 0, 0},
                  {"{\"thinking_budget\":-1}", -1, -1},
                  {"{\"thinking_budget\":64}", -1, 64},
