@@ -59,11 +59,11 @@ static void on_room(void *user) {
 
 static void watch_add(pgl_generation *gen) {
     pgl_server *server = gen->server;
-    if (server->request_timeout_ns == 0)
-        return;
     pthread_mutex_lock(&server->watch_lock);
-    gen->deadline_ns = gen->start_ns + server->request_timeout_ns;
+    gen->deadline_ns = server->request_timeout_ns ? gen->start_ns + server->request_timeout_ns : UINT64_MAX;
     gen->watched = true;
+    if (server->watch_stop)
+        atomic_store(&gen->cut, true);
     gen->next_watched = server->first_watched;
     if (gen->next_watched)
         gen->next_watched->previous_watched = gen;
@@ -119,6 +119,16 @@ pgl_status pgl_generation_watch_open(pgl_server *server, pgl_error *err) {
                         strerror(code));
     server->watch_runs = true;
     return PGL_OK;
+}
+
+void pgl_generation_cut_all(pgl_server *server) {
+    pthread_mutex_lock(&server->watch_lock);
+    server->watch_stop = true;
+    for (pgl_generation *gen = server->first_watched; gen; gen = gen->next_watched) {
+        atomic_store(&gen->cut, true);
+        schedule(gen);
+    }
+    pthread_mutex_unlock(&server->watch_lock);
 }
 
 void pgl_generation_watch_close(pgl_server *server) {
@@ -608,7 +618,11 @@ static void run(pgl_job *job) {
     int queued = QUEUED; /* the first run comes straight from start, as RUNNING */
     atomic_compare_exchange_strong(&gen->state, &queued, RUNNING);
     bool whole = true, done = true;
-    if (atomic_load(&gen->timed_out)) {
+    if (atomic_load(&gen->cut)) {
+        pgl_refusal err;
+        pgl_refuse(&err, 503, "overloaded", NULL, "the server is shutting down");
+        fail(gen, &err);
+    } else if (atomic_load(&gen->timed_out)) {
         pgl_refusal err;
         pgl_refuse(&err, 408, "timeout", NULL, "the request took longer than the server's time limit");
         fail(gen, &err);

@@ -93,7 +93,7 @@ struct pgl_generation {
     bool first_token_seen, failed;
     pgl_refusal error;
 
-    atomic_bool gone, timed_out;
+    atomic_bool gone, timed_out, cut;
 
     /* guarded by the server's watch_lock */
     uint64_t deadline_ns;
@@ -123,5 +123,8 @@ void pgl_put_usage(const pgl_gen_usage *usage, pgl_out *out); /* the OpenAI obje
 /* The thread that ends generations whose time is up. */
 pgl_status pgl_generation_watch_open(pgl_server *server, pgl_error *err);
 void pgl_generation_watch_close(pgl_server *server);
+
+/* Ends every running answer, and those that begin later, with an error that says so. */
+void pgl_generation_cut_all(pgl_server *server);
 
 #endif

@@ -14,6 +14,7 @@
 #include "server/generation.h"
 #include "server/server_impl.h"
 
+#define CUT_NS 2000000000
 #define UNUSED_BODY_BYTES 65536 /* what a request may carry whose route takes no body */
 
 /* ---- answers that every route can give ---- */
@@ -264,6 +265,11 @@ pgl_status pgl_server_open(const pgl_server_options *options, pgl_server **out, 
     server->request_timeout_ns = options->request_timeout_ns;
     server->created = (int64_t)time(NULL);
     pthread_mutex_init(&server->watch_lock, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&server->watch_changed, &attributes);
+    pthread_condattr_destroy(&attributes);
     pgl_status status = open_vocabulary(server, err);
     if (status == PGL_OK)
         status = open_parts(server, options, err);
@@ -290,7 +296,11 @@ void pgl_server_close(pgl_server *server) {
     if (!server)
         return;
     atomic_store(&server->draining, true);
-    pgl_http_close(server->http);
+    if (server->http) {
+        pgl_generation_cut_all(server);
+        pgl_http_wait_idle(server->http, CUT_NS); /* for the errors to be written */
+        pgl_http_close(server->http);
+    }
     pgl_generation_watch_close(server);
     pgl_workers_close(server->workers);
     pgl_metrics_close(server->metrics);
@@ -299,6 +309,7 @@ void pgl_server_close(pgl_server *server) {
     for (uint32_t i = 0; i < server->n_names; i++)
         free(server->names[i]);
     free(server->names);
+    pthread_cond_destroy(&server->watch_changed);
     pthread_mutex_destroy(&server->watch_lock);
     free(server);
 }

@@ -40,7 +40,7 @@ struct pgl_server {
 
     atomic_bool draining;
 
-    /* the thread that ends requests whose time is up */
+    /* running answers, and the thread that ends those whose time is up */
     pthread_t watch;
     pthread_mutex_t watch_lock;
     pthread_cond_t watch_changed;

@@ -102,6 +102,22 @@ def test_deep_nesting_inside_a_string_of_arguments(echo):
     echo.healthy()
 
 
+@pytest.mark.parametrize("template", ['{"zz":[%s]}', '{"messages":[%s]}', '{"stop":[%s]}', '{"prompt":[%s]}', '{"tools":[%s]}',
+                                      '{"tokens":[%s]}', '{"logit_bias":{"1":[%s]}}'])
+def test_many_small_values_do_not_take_many_times_their_size(echo, template):
+    def peak():
+        with open(f"/proc/{echo.process.pid}/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) * 1024
+
+    body = (template % ",".join(["[]"] * 5_000_000)).encode()
+    before = peak()
+    for path in ("/v1/chat/completions", "/v1/completions", "/detokenize"):
+        status, _ = post(echo, body, path)
+        assert status == 400
+    assert peak() - before < 256 << 20
+    echo.healthy()
+
+
 def test_flat_20_mb_body_is_read(echo):
     body = json.dumps({"messages": USER, "max_tokens": 2, "zz": ["x" * 1000] * 20_000}).encode()
     assert len(body) > 20_000_000

@@ -128,6 +128,20 @@ def test_request_timeout(pergola):
         server.healthy()
 
 
+def test_waiting_for_a_time_limit_costs_nothing(pergola):
+    with serving("--backend", "echo", "--echo-step-ms", 100, "--request-timeout", 60) as server:
+        def cpu_ticks():
+            with open(f"/proc/{server.process.pid}/stat") as stat:
+                return sum(map(int, stat.read().rsplit(")", 1)[1].split()[11:13]))
+
+        with server.connect() as wire:
+            wire.send(request("/v1/completions", {"prompt": "x" * 300, "stream": True}))
+            wire.until(b"data: ")
+            before = cpu_ticks()
+            time.sleep(1)
+            assert cpu_ticks() - before < 0.3 * os.sysconf("SC_CLK_TCK") * SLOWDOWN
+
+
 @pytest.mark.threads
 def test_sigterm_drains(pergola):
     with serving("--slots", 2, "--context", 4096, "--threads", 2) as server:
@@ -154,7 +168,9 @@ def test_drain_has_a_limit_and_says_that_it_cut(pergola):
             assert wire.head()[0] == 200
             start = time.monotonic()
             os.kill(server.process.pid, signal.SIGTERM)
-            wire.rest()
+            body = wire.rest()
+            assert b'"finish_reason":"' not in body and body.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+            assert b'data: {"error":' in body and b"shutting down" in body
             assert server.stop() == 0 and time.monotonic() - start < 10 * SLOWDOWN
 
 
