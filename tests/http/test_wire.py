@@ -185,7 +185,8 @@ def test_body_above_the_limit_is_413_and_memory_stays(echo):
                 pass
             status, head, body = wire.answer()
             assert status == 413 and error_of(body)["code"] == "request_too_large"
-    assert resident() - before < (48 << 20)
+    # AddressSanitizer keeps what was freed for a while: up to quarantine_size_mb of scripts/test.
+    assert resident() - before < (48 << 20) + ((64 << 20) if SLOWDOWN > 1 else 0)
     echo.healthy()
 
 
