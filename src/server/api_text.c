@@ -48,14 +48,18 @@ static bool encode(call *self, pgl_ids *ids) {
     pgl_json_span value = {NULL, 0};
     pgl_buf text = PGL_BUF_INIT;
     bool parse_special = true, add_special = false;
-    for (size_t i = 0; i < 3 && !value.text; i++) {
-        name = names[i];
-        value = pgl_body_field(self->exchange, name);
+    for (size_t i = 3; i-- > 0;) {
+        pgl_json_span one = pgl_body_field(self->exchange, names[i]);
+        if (one.text && one.text[0] != '"')
+            return pgl_refuse_field(&self->err, names[i], "%s must be a string, not %s", names[i],
+                                    pgl_span_type(one));
+        if (one.text) {
+            name = names[i];
+            value = one;
+        }
     }
     if (!value.text)
         return pgl_refuse_field(&self->err, "content", "content (or prompt, or messages) is missing");
-    if (value.text[0] != '"')
-        return pgl_refuse_field(&self->err, name, "%s must be a string, not %s", name, pgl_span_type(value));
     if (!read_flag(self, "parse_special", &parse_special) || !read_flag(self, "add_special", &add_special) ||
         !read_flag(self, "add_special_tokens", &add_special))
         return false;

@@ -9,25 +9,6 @@
 
 #define MOST_FIELD_BYTES (PGL_CONSTRAINT_MOST_BYTES + 65536) /* of one that becomes a value */
 
-static const char *const text_fields[] = {"messages", "tools", "prompt", "content", "text", "tokens"};
-#define N_TEXT_FIELDS (sizeof text_fields / sizeof *text_fields)
-
-/* Of the routes that have no table of parameters. */
-static const char *const more_fields[] = {"with_pieces", "return_token_strs", "parse_special", "add_special",
-                                          "add_special_tokens"};
-
-static bool is_known(const char *name) {
-    size_t n;
-    const pgl_param_row *rows = pgl_param_rows(&n);
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(rows[i].name, name) == 0)
-            return true;
-    for (size_t i = 0; i < sizeof more_fields / sizeof *more_fields; i++)
-        if (strcmp(more_fields[i], name) == 0)
-            return true;
-    return false;
-}
-
 const char *pgl_span_type(pgl_json_span value) {
     switch (value.size ? value.text[0] : 0) {
     case '{':
@@ -52,7 +33,7 @@ const char *pgl_span_type(pgl_json_span value) {
 
 typedef struct reading {
     json_t *fields;
-    bool seen[N_TEXT_FIELDS];
+    bool seen[PGL_MOST_PARAM_ROWS]; /* of those that stay text, by the number of their row */
     pgl_refusal *err;
 } reading;
 
@@ -77,15 +58,17 @@ static bool add_value(const reading *r, const char *name, pgl_json_span value) {
 }
 
 static bool add_field(reading *r, const char *name, pgl_json_span value) {
-    for (size_t i = 0; i < N_TEXT_FIELDS; i++) {
-        if (strcmp(text_fields[i], name) != 0)
-            continue;
-        if (r->seen[i])
-            return twice(r, name);
-        r->seen[i] = true;
+    size_t n;
+    const pgl_param_row *row = pgl_param_find(name);
+    if (!row)
         return true;
-    }
-    return !is_known(name) || add_value(r, name, value);
+    if (row->kind != PGL_PARAM_TEXT)
+        return add_value(r, name, value);
+    bool *seen = &r->seen[row - pgl_param_rows(&n)];
+    if (*seen)
+        return twice(r, name);
+    *seen = true;
+    return true;
 }
 
 static bool add_fields(reading *r, pgl_json_span body) {

@@ -263,66 +263,115 @@ static bool read_model(const pgl_param_reading *r) {
 #define BOTH PGL_PARAM_BOTH
 #define CHAT PGL_PARAM_CHAT
 #define COMPLETIONS PGL_PARAM_COMPLETIONS
+#define TOKENIZE PGL_PARAM_TOKENIZE
+#define DETOKENIZE PGL_PARAM_DETOKENIZE
+
+#define FIELD(n, k, on, field, low, high, text)                                                              \
+    {                                                                                                        \
+        .name = n, .kind = PGL_PARAM_##k, .routes = on, .offset = AT(field), .min = low, .max = high,        \
+        .note = text                                                                                         \
+    }
+#define PLAIN(n, k, on, text)                                                                                \
+    { .name = n, .kind = PGL_PARAM_##k, .routes = on, .note = text }
+#define READ(n, on, reader, text, json)                                                                      \
+    { .name = n, .kind = PGL_PARAM_READER, .routes = on, .note = text, .read = reader, .schema = json }
+#define TEXT(n, on, must, text, json)                                                                        \
+    { .name = n, .kind = PGL_PARAM_TEXT, .routes = on, .required = must, .note = text, .schema = json }
 
 static const pgl_param_row rows[] = {
-    {"model", PGL_PARAM_READER, BOTH, 0, 0, 0, "absent or empty: the served one", read_model},
-    {"stream", PGL_PARAM_BOOL, BOTH, AT(stream), 0, 0, NULL, NULL},
-    {"stream_options", PGL_PARAM_READER, BOTH, 0, 0, 0, "include_usage", read_stream_options},
-    {"n", PGL_PARAM_INTEGER, BOTH, AT(n), 1, PGL_MOST_CHOICES, NULL, NULL},
-    {"best_of", PGL_PARAM_INTEGER, BOTH, AT(best_of), 1, PGL_MOST_CHOICES, "1 is all there is", NULL},
-    {"echo", PGL_PARAM_BOOL, COMPLETIONS, AT(echo), 0, 0, NULL, NULL},
-    {"logprobs", PGL_PARAM_BOOL, CHAT, AT(logprobs), 0, 0, NULL, NULL},
-    {"top_logprobs", PGL_PARAM_INTEGER, CHAT, AT(top_logprobs), 0, PGL_MOST_TOP_LOGPROBS, "with logprobs",
-     NULL},
-    {"logprobs", PGL_PARAM_INTEGER, COMPLETIONS, AT(completion_logprobs), 0, PGL_MOST_TOP_LOGPROBS, NULL,
-     NULL},
-    {"max_tokens", PGL_PARAM_INTEGER, CHAT, AT(max_tokens), 1, INT32_MAX, NULL, NULL},
-    {"max_completion_tokens", PGL_PARAM_INTEGER, CHAT, AT(max_completion_tokens), 1, INT32_MAX, NULL, NULL},
-    {"max_tokens", PGL_PARAM_INTEGER, COMPLETIONS, AT(max_tokens), 0, INT32_MAX, "0 with echo", NULL},
-    {"temperature", PGL_PARAM_NUMBER, BOTH, AT(temperature), 0, 2, "0: greedy", NULL},
-    {"top_p", PGL_PARAM_NUMBER, BOTH, AT(top_p), 0, 1, "0: the most likely token", NULL},
-    {"top_k", PGL_PARAM_INTEGER, BOTH, AT(top_k), -1, INT32_MAX, "0 and -1: off", NULL},
-    {"min_p", PGL_PARAM_NUMBER, BOTH, AT(min_p), 0, 1, NULL, NULL},
-    {"presence_penalty", PGL_PARAM_NUMBER, BOTH, AT(presence_penalty), -2, 2, NULL, NULL},
-    {"frequency_penalty", PGL_PARAM_NUMBER, BOTH, AT(frequency_penalty), -2, 2, NULL, NULL},
-    {"repetition_penalty", PGL_PARAM_NUMBER, BOTH, AT(repetition_penalty), 0.01, 10, "1: off", NULL},
-    {"seed", PGL_PARAM_READER, BOTH, 0, 0, 0, "-1: any", read_seed},
-    {"stop", PGL_PARAM_READER, BOTH, 0, 0, 0, NULL, read_stop},
-    {"stop_token_ids", PGL_PARAM_READER, BOTH, 0, 0, 0, NULL, read_stop_ids},
-    {"logit_bias", PGL_PARAM_READER, BOTH, 0, 0, 0, NULL, read_logit_bias},
-    {"ignore_eos", PGL_PARAM_BOOL, BOTH, AT(ignore_eos), 0, 0, NULL, NULL},
-    {"priority", PGL_PARAM_INTEGER, BOTH, AT(priority), INT32_MIN, INT32_MAX, "lower is earlier", NULL},
-    {"chat_template_kwargs", PGL_PARAM_READER, CHAT, 0, 0, 0, NULL, read_template_kwargs},
-    {"enable_thinking", PGL_PARAM_READER, CHAT, 0, 0, 0, NULL, read_thinking},
-    {"thinking_budget", PGL_PARAM_READER, CHAT, 0, 0, 0, "0: off, -1: no limit", read_budget},
-    {"reasoning_effort", PGL_PARAM_READER, CHAT, 0, 0, 0, "none: thinking off, else on", read_effort},
-    {"continue_final_message", PGL_PARAM_READER, CHAT, 0, 0, 0, NULL, read_continue},
-    {"add_generation_prompt", PGL_PARAM_READER, CHAT, 0, 0, 0, NULL, read_generation_prompt},
-    {"parallel_tool_calls", PGL_PARAM_BOOL, CHAT, AT(parallel_tool_calls), 0, 0, NULL, NULL},
-    {"tool_choice", PGL_PARAM_READER, CHAT, 0, 0, 0, "auto, none, required, a function",
-     pgl_read_tool_choice},
-    {"response_format", PGL_PARAM_READER, BOTH, 0, 0, 0, "text, json_object, json_schema",
-     pgl_read_response_format},
-    {"user", PGL_PARAM_STRING, BOTH, 0, 0, 0, "no effect", NULL},
-    {"metadata", PGL_PARAM_OBJECT, BOTH, 0, 0, 0, "no effect", NULL},
-    {"store", PGL_PARAM_ACCEPTED, BOTH, 0, 0, 0, "no effect", NULL},
-    {"suffix", PGL_PARAM_REFUSED, COMPLETIONS, 0, 0, 0, "the model does not fill in", NULL},
-    {"functions", PGL_PARAM_REFUSED, CHAT, 0, 0, 0, "use tools", NULL},
-    {"function_call", PGL_PARAM_REFUSED, CHAT, 0, 0, 0, "use tool_choice", NULL},
-    {"audio", PGL_PARAM_REFUSED, CHAT, 0, 0, 0, "the model writes text", NULL},
-    {"web_search_options", PGL_PARAM_REFUSED, CHAT, 0, 0, 0, "nothing here searches", NULL},
-    {"guided_json", PGL_PARAM_READER, BOTH, 0, 0, 0, NULL, pgl_read_guided_json},
-    {"guided_regex", PGL_PARAM_READER, BOTH, 0, 0, 0, NULL, pgl_read_guided_regex},
-    {"guided_choice", PGL_PARAM_READER, BOTH, 0, 0, 0, NULL, pgl_read_guided_choice},
-    {"guided_grammar", PGL_PARAM_READER, BOTH, 0, 0, 0, NULL, pgl_read_guided_grammar},
-    {"structured_outputs", PGL_PARAM_READER, BOTH, 0, 0, 0, NULL, pgl_read_structured_outputs},
-    {"json_schema", PGL_PARAM_REFUSED, BOTH, 0, 0, 0, "use response_format", NULL},
-    {"grammar", PGL_PARAM_REFUSED, BOTH, 0, 0, 0, "use guided_grammar", NULL},
+    TEXT("messages", CHAT, CHAT, "the conversation so far", "Messages"),
+    TEXT("prompt", COMPLETIONS, COMPLETIONS,
+         "a text, where spellings of control tokens are those tokens; token ids; or a list of these",
+         "Prompt"),
+    TEXT("content", TOKENIZE, 0, "the text", "AnyString"),
+    TEXT("prompt", TOKENIZE, 0, "the same, when there is no content", "AnyString"),
+    TEXT("text", TOKENIZE, 0, "the same, when there is neither", "AnyString"),
+    TEXT("tokens", DETOKENIZE, DETOKENIZE, "token ids", "TokenIds"),
+    READ("model", BOTH, read_model,
+         "absent or empty: the served one; another name than a served one is a 404", "AnyString"),
+    FIELD("stream", BOOL, BOTH, stream, 0, 0, "answer with a stream of events"),
+    READ("stream_options", BOTH, read_stream_options, "only with stream", "StreamOptions"),
+    FIELD("n", INTEGER, BOTH, n, 1, PGL_MOST_CHOICES, "answers to each prompt"),
+    FIELD("best_of", INTEGER, BOTH, best_of, 1, PGL_MOST_CHOICES, "1 is all there is; more is refused"),
+    FIELD("echo", BOOL, COMPLETIONS, echo, 0, 0, "put the prompt in front of the answer"),
+    FIELD("logprobs", BOOL, CHAT, logprobs, 0, 0, "log-probabilities of the answer's tokens"),
+    FIELD("top_logprobs", INTEGER, CHAT, top_logprobs, 0, PGL_MOST_TOP_LOGPROBS,
+          "so many alternatives for each token; only with logprobs"),
+    FIELD("logprobs", INTEGER, COMPLETIONS, completion_logprobs, 0, PGL_MOST_TOP_LOGPROBS,
+          "log-probabilities, with so many alternatives for each token"),
+    FIELD("max_tokens", INTEGER, CHAT, max_tokens, 1, INT32_MAX,
+          "most tokens of the answer, thinking included; without it the context is the limit"),
+    FIELD("max_completion_tokens", INTEGER, CHAT, max_completion_tokens, 1, INT32_MAX,
+          "the same; of two that are given the smaller counts"),
+    FIELD("max_tokens", INTEGER, COMPLETIONS, max_tokens, 0, INT32_MAX,
+          "most tokens of the answer; 0 only with echo; without it the context is the limit"),
+    FIELD("temperature", NUMBER, BOTH, temperature, 0, 2, "0: always the most likely token"),
+    FIELD("top_p", NUMBER, BOTH, top_p, 0, 1, "0: the most likely token"),
+    FIELD("top_k", INTEGER, BOTH, top_k, -1, INT32_MAX, "0 and -1: off"),
+    FIELD("min_p", NUMBER, BOTH, min_p, 0, 1, "tokens less likely than this share of the best are left out"),
+    FIELD("presence_penalty", NUMBER, BOTH, presence_penalty, -2, 2, "of tokens that the answer has"),
+    FIELD("frequency_penalty", NUMBER, BOTH, frequency_penalty, -2, 2,
+          "for each time that the answer has it"),
+    FIELD("repetition_penalty", NUMBER, BOTH, repetition_penalty, 0.01, 10,
+          "of tokens that prompt or answer have; 1: off"),
+    READ("seed", BOTH, read_seed, "the same seed gives the same answer; -1: any", "Seed"),
+    READ("stop", BOTH, read_stop, "texts that end the answer; nothing of them is sent", "Stop"),
+    READ("stop_token_ids", BOTH, read_stop_ids, "further tokens that end the answer", "StopTokenIds"),
+    READ("logit_bias", BOTH, read_logit_bias, "token ids and what is added to their logits", "LogitBias"),
+    FIELD("ignore_eos", BOOL, BOTH, ignore_eos, 0, 0, "the model's end tokens do not end the answer"),
+    FIELD("priority", INTEGER, BOTH, priority, INT32_MIN, INT32_MAX, "lower is served earlier"),
+    READ("chat_template_kwargs", CHAT, read_template_kwargs, "values for the model's chat template",
+         "TemplateKwargs"),
+    READ("enable_thinking", CHAT, read_thinking, "think before the answer", "YesOrNo"),
+    READ("thinking_budget", CHAT, read_budget, "most tokens of thinking; 0: none, -1: no limit",
+         "ThinkingBudget"),
+    READ("reasoning_effort", CHAT, read_effort, "none is thinking off, everything else on",
+         "ReasoningEffort"),
+    READ("continue_final_message", CHAT, read_continue, "go on with the last message", "YesOrNo"),
+    READ("add_generation_prompt", CHAT, read_generation_prompt, "begin a new answer", "YesOrNo"),
+    TEXT("tools", CHAT, 0, "functions that the model may call", "Tools"),
+    FIELD("parallel_tool_calls", BOOL, CHAT, parallel_tool_calls, 0, 0,
+          "false: the answer ends behind its first call"),
+    READ("tool_choice", CHAT, pgl_read_tool_choice, "whether there has to be a call, and of what",
+         "ToolChoice"),
+    READ("response_format", BOTH, pgl_read_response_format, "the form of the answer", "ResponseFormat"),
+    PLAIN("user", STRING, BOTH, "no effect"),
+    PLAIN("metadata", OBJECT, BOTH, "no effect"),
+    PLAIN("store", ACCEPTED, BOTH, "no effect"),
+    PLAIN("suffix", REFUSED, COMPLETIONS, "the model does not fill in"),
+    PLAIN("functions", REFUSED, CHAT, "use tools"),
+    PLAIN("function_call", REFUSED, CHAT, "use tool_choice"),
+    PLAIN("audio", REFUSED, CHAT, "the model writes text"),
+    PLAIN("web_search_options", REFUSED, CHAT, "nothing here searches"),
+    READ("guided_json", BOTH, pgl_read_guided_json, "a JSON schema, or its text, that the answer keeps",
+         "GuidedJson"),
+    READ("guided_regex", BOTH, pgl_read_guided_regex, "a regular expression for the whole answer",
+         "OneString"),
+    READ("guided_choice", BOTH, pgl_read_guided_choice, "the answer is one of these", "StringList"),
+    READ("guided_grammar", BOTH, pgl_read_guided_grammar, "a Lark grammar for the answer", "OneString"),
+    READ("structured_outputs", BOTH, pgl_read_structured_outputs, "the same four under one name",
+         "StructuredOutputs"),
+    PLAIN("json_schema", REFUSED, BOTH, "use response_format"),
+    PLAIN("grammar", REFUSED, BOTH, "use guided_grammar"),
+    PLAIN("with_pieces", FLAG, TOKENIZE, "the tokens' texts as well"),
+    PLAIN("return_token_strs", FLAG, TOKENIZE, "the same"),
+    PLAIN("parse_special", FLAG, TOKENIZE, "spellings of control tokens are those tokens (true)"),
+    PLAIN("add_special", FLAG, TOKENIZE, "no effect: these models put nothing in front"),
+    PLAIN("add_special_tokens", FLAG, TOKENIZE, "the same"),
 };
+
+_Static_assert(sizeof rows / sizeof *rows <= PGL_MOST_PARAM_ROWS, "PGL_MOST_PARAM_ROWS is too small");
 
 const pgl_param_row *pgl_param_rows(size_t *n) {
     *n = sizeof rows / sizeof *rows;
     return rows;
+}
+
+const pgl_param_row *pgl_param_find(const char *name) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return &rows[i];
+    return NULL;
 }
 
 /* ---- reading ---- */
@@ -377,6 +426,9 @@ static bool read_row(const pgl_param_row *row, const pgl_param_reading *r) {
         return json_is_object(r->value) || wrong_type(row, r->value, "an object", r->err);
     case PGL_PARAM_READER:
         return row->read(r);
+    case PGL_PARAM_FLAG:
+        return json_is_boolean(r->value) || wrong_type(row, r->value, "a boolean", r->err);
+    case PGL_PARAM_TEXT:
     case PGL_PARAM_ACCEPTED:
         return true;
     case PGL_PARAM_REFUSED:

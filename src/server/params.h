@@ -1,5 +1,5 @@
-/* The parameters of a generation request, as one table: name, type, range, which routes know it, where its value goes.
- * Reading, messages and documentation follow from the table; what needs more than a range has a reader of its own. Null
+/* The fields of all requests, as one table: name, type, range, which routes know it, where its value goes. Reading,
+ * messages and the OpenAPI document follow from the table; what needs more than a range has a reader of its own. Null
  * counts as absent, an unknown field is ignored, one that is known and not supported is refused. */
 #ifndef PGL_SERVER_PARAMS_H
 #define PGL_SERVER_PARAMS_H
@@ -20,10 +20,13 @@
 #define PGL_MOST_TOP_LOGPROBS 20
 #define PGL_MOST_BIASES 4096u
 
+/* What a body may be. */
 typedef enum pgl_param_routes {
     PGL_PARAM_CHAT = 1,
     PGL_PARAM_COMPLETIONS = 2,
     PGL_PARAM_BOTH = 3,
+    PGL_PARAM_TOKENIZE = 4,
+    PGL_PARAM_DETOKENIZE = 8,
 } pgl_param_routes;
 
 typedef struct pgl_stop_text {
@@ -108,6 +111,8 @@ typedef enum pgl_param_kind {
     PGL_PARAM_STRING,
     PGL_PARAM_OBJECT,
     PGL_PARAM_READER,   /* has a function of its own */
+    PGL_PARAM_TEXT,     /* may be large: not made into a value, its route reads the text of the body */
+    PGL_PARAM_FLAG,     /* a boolean that its route reads */
     PGL_PARAM_ACCEPTED, /* any value, without effect */
     PGL_PARAM_REFUSED,  /* not supported: 400 when it is given and neither false nor empty */
 } pgl_param_kind;
@@ -124,12 +129,20 @@ typedef struct pgl_param_row {
     const char *name;
     pgl_param_kind kind;
     pgl_param_routes routes;
-    size_t offset;   /* of the bool, int64_t or double in pgl_gen_params */
-    double min, max; /* both ends allowed */
-    const char *note;
+    size_t offset;    /* of the bool, int64_t or double in pgl_gen_params */
+    double min, max;  /* both ends allowed */
+    const char *note; /* a sentence for the documentation, without a full stop; REFUSED: what to do instead */
     bool (*read)(const pgl_param_reading *reading);
+    const char *schema;        /* of READER and TEXT: the value's schema, by its name in openapi.json */
+    pgl_param_routes required; /* where it must not be missing */
 } pgl_param_row;
 
+#define PGL_MOST_PARAM_ROWS 96
+
+/* At most PGL_MOST_PARAM_ROWS; a name that means different things on different routes has several. */
 const pgl_param_row *pgl_param_rows(size_t *n);
+
+/* The first row of that name; NULL: unknown. */
+const pgl_param_row *pgl_param_find(const char *name);
 
 #endif

@@ -76,8 +76,15 @@ static bool text_of(const pgl_param_reading *r, const char *param, pgl_constrain
 }
 
 static bool choice_of(const pgl_param_reading *r, const char *param, const json_t *value) {
-    if (!json_is_array(value))
-        return pgl_refuse_field(r->err, param, "%s must be a list of strings", param);
+    size_t i;
+    json_t *one;
+    if (json_array_size(value) == 0)
+        return pgl_refuse_field(r->err, param, "%s must be a list of strings that is not empty", param);
+    json_array_foreach((json_t *)(uintptr_t)value, i, one) {
+        if (!json_is_string(one))
+            return pgl_refuse_field(r->err, param, "%s[%zu] must be a string, not %s", param, i,
+                                    pgl_json_type_text(one));
+    }
     return set_json(r, param, PGL_CONSTRAINT_CHOICE, value);
 }
 

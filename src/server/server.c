@@ -123,7 +123,7 @@ static bool on_head(void *user, pgl_exchange *exchange, size_t *max_body_bytes) 
         return refuse_method(exchange);
     if (!route)
         return refuse(exchange, 404, "not_found",
-                      "there is no such path; see the API's documentation for what there is");
+                      "there is no such path; GET /openapi.json says what there is");
     if (route->scope == PGL_SCOPE_KEY && !pgl_access_key_fits(server->access, head)) {
         pgl_exchange_add_header(exchange, "WWW-Authenticate: Bearer");
         return refuse(exchange, 401, "invalid_api_key",
@@ -133,7 +133,7 @@ static bool on_head(void *user, pgl_exchange *exchange, size_t *max_body_bytes) 
         pgl_exchange_add_header(exchange, "Retry-After: 5");
         return refuse(exchange, 503, "overloaded", "the server is shutting down");
     }
-    if (!route->body)
+    if (!route->fields)
         *max_body_bytes = UNUSED_BODY_BYTES;
     return true;
 }
@@ -214,6 +214,8 @@ static pgl_status open_parts(pgl_server *server, const pgl_server_options *optio
     if (!copy_names(server, options->names, options->n_names))
         return pgl_fail(err, PGL_E_MEMORY, "no memory for the model's names");
     pgl_status status = pgl_access_open(&options->access, &server->access, err);
+    if (status == PGL_OK)
+        status = pgl_openapi_write(server, &server->openapi, err);
     if (status == PGL_OK)
         status = pgl_metrics_open(&server->metrics, err);
     if (status == PGL_OK)
@@ -309,6 +311,7 @@ void pgl_server_close(pgl_server *server) {
     for (uint32_t i = 0; i < server->n_names; i++)
         free(server->names[i]);
     free(server->names);
+    pgl_buf_fini(&server->openapi);
     pthread_cond_destroy(&server->watch_changed);
     pthread_mutex_destroy(&server->watch_lock);
     free(server);

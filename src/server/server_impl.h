@@ -37,6 +37,7 @@ struct pgl_server {
     uint64_t request_timeout_ns;
     int64_t created; /* seconds since 1970: of the models list */
     pgl_sample_params sampling;
+    pgl_buf openapi; /* GET /openapi.json */
 
     atomic_bool draining;
 
@@ -58,6 +59,8 @@ typedef enum pgl_scope {
 typedef enum pgl_route_flags {
     PGL_ROUTE_INLINE = 1,        /* so little work that the I/O thread does it */
     PGL_ROUTE_WHEN_DRAINING = 2, /* answered although the server is about to end */
+    PGL_ROUTE_STREAMS = 4,       /* answers with events when asked to */
+    PGL_ROUTE_READINESS = 8,     /* a 503 has the form of its answer */
 } pgl_route_flags;
 
 /* The handler gets the exchange's reference and sees to it that an answer comes and the reference is released. */
@@ -68,8 +71,10 @@ typedef struct pgl_route {
     const char *path;   /* a path that ends in slash and star: and anything behind it */
     pgl_scope scope;
     unsigned flags;
-    bool body; /* takes one, of at most what the options say */
+    pgl_param_routes
+        fields; /* the bodies that it takes (params.h), of at most what the options say; 0: none */
     pgl_handler handler;
+    const char *answer; /* its schema, by its name in openapi.json; NULL: plain text */
     const char *summary;
 } pgl_route;
 
@@ -91,11 +96,15 @@ void pgl_answer_error(pgl_exchange *exchange, const pgl_refusal *err);
 /* One rule for every route: absent or empty is the served model, another name is 404. */
 bool pgl_check_model(const pgl_server *server, const char *name, pgl_refusal *err);
 
+/* The OpenAPI document of this server: routes and fields from their tables, the rest from openapi.json. */
+pgl_status pgl_openapi_write(const pgl_server *server, pgl_buf *out, pgl_error *err);
+
 /* ---- handlers ---- */
 
 void pgl_handle_root(pgl_server *server, pgl_exchange *exchange);
 void pgl_handle_health(pgl_server *server, pgl_exchange *exchange);
 void pgl_handle_ready(pgl_server *server, pgl_exchange *exchange);
+void pgl_handle_openapi(pgl_server *server, pgl_exchange *exchange);
 void pgl_handle_version(pgl_server *server, pgl_exchange *exchange);
 void pgl_handle_models(pgl_server *server, pgl_exchange *exchange);
 void pgl_handle_model(pgl_server *server, pgl_exchange *exchange);

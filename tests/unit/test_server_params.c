@@ -59,12 +59,16 @@ static void every_row_holds_its_type_and_range(void **state) {
     for (size_t i = 0; i < n; i++) {
         const pgl_param_row *row = &rows[i];
         char text[256];
-        pgl_param_routes route = row->routes & PGL_PARAM_CHAT ? PGL_PARAM_CHAT : PGL_PARAM_COMPLETIONS;
+        pgl_param_routes route = row->routes;
+        if (route & PGL_PARAM_BOTH)
+            route = row->routes & PGL_PARAM_CHAT ? PGL_PARAM_CHAT : PGL_PARAM_COMPLETIONS;
+        if (row->kind == PGL_PARAM_TEXT)
+            continue; /* read by its route */
         snprintf(text, sizeof text, "{\"%s\":null}", row->name);
         accept_text(route, text);
         bool number = row->kind == PGL_PARAM_INTEGER || row->kind == PGL_PARAM_NUMBER;
         for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
-            bool right = (row->kind == PGL_PARAM_BOOL && k == 0) ||
+            bool right = ((row->kind == PGL_PARAM_BOOL || row->kind == PGL_PARAM_FLAG) && k == 0) ||
                          (row->kind == PGL_PARAM_STRING && k == 1) ||
                          (row->kind == PGL_PARAM_OBJECT && k == 2) || (number && k >= 4) ||
                          row->kind == PGL_PARAM_ACCEPTED || row->kind == PGL_PARAM_READER;
