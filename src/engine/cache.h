@@ -50,13 +50,15 @@ uint32_t pgl_cache_available(const pgl_cache *cache);
 /* ---- finding a prefix ---- */
 
 typedef struct pgl_cache_hit {
-    uint32_t n_tokens; /* 0: nothing */
-    uint32_t snapshot; /* of n_tokens; PGL_NO_SNAPSHOT */
-    uint32_t n_pages;  /* that the tokens lie in; of the last perhaps only a part */
-    uint32_t n_unused; /* of the full ones, held by the tree alone: to use them is to take them */
-    pgl_miss miss;
-    uint32_t miss_at;
+    uint32_t n_tokens;           /* 0: nothing */
+    uint32_t snapshot;           /* of n_tokens; PGL_NO_SNAPSHOT */
+    uint32_t n_pages;            /* that the tokens lie in; of the last perhaps only a part */
+    uint32_t n_unused;           /* of the full ones, held by the tree alone: to use them is to take them */
+    pgl_cache_decision decision; /* its n_cached is n_tokens */
 } pgl_cache_hit;
+
+/* Nothing, for this reason. */
+pgl_cache_hit pgl_cache_no_hit(pgl_miss miss);
 
 /* The deepest snapshot on the path of tokens [n], of at most `most` tokens. */
 pgl_cache_hit pgl_cache_find(const pgl_cache *cache, const int32_t *tokens, uint32_t n, uint32_t most);

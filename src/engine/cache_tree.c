@@ -23,6 +23,7 @@ static uint32_t least(uint32_t a, uint32_t b) {
 typedef struct path {
     uint32_t n_known;  /* tokens that the tree knows */
     bool goes_on;      /* somewhere there, with other tokens */
+    int32_t other;     /* the first of these; -1 */
     uint32_t length;   /* of the deepest snapshot */
     uint32_t snapshot; /* NONE: none */
 } path;
@@ -39,7 +40,7 @@ static void look_at_snapshots(const pgl_cache *cache, const node *child, uint32_
 }
 
 static path walk(const pgl_cache *cache, const int32_t *tokens, uint32_t n, uint32_t most) {
-    path p = {.snapshot = NONE};
+    path p = {.other = -1, .snapshot = NONE};
     uint32_t page_tokens = cache->options.page_tokens, at = 0;
     for (uint32_t here = root_of(cache); here != NONE;) {
         uint32_t next = NONE;
@@ -50,6 +51,7 @@ static path walk(const pgl_cache *cache, const int32_t *tokens, uint32_t n, uint
             if (at + l > p.n_known || (at + l == p.n_known && !p.goes_on)) {
                 p.n_known = at + l;
                 p.goes_on = l < child->n_tokens && at + l < n;
+                p.other = p.goes_on ? node_tokens(cache, c)[l] : -1;
             }
             if (l == page_tokens)
                 next = c;
@@ -88,8 +90,43 @@ static bool find_dropped(const pgl_cache *cache, const int32_t *tokens, uint32_t
     return any;
 }
 
+pgl_cache_hit pgl_cache_no_hit(pgl_miss miss) {
+    return (pgl_cache_hit){.snapshot = PGL_NO_SNAPSHOT,
+                           .decision = {.miss = miss, .cached_id = -1, .prompt_id = -1}};
+}
+
+/* Why a prompt with path p gets no more than p's snapshot. */
+static pgl_cache_decision explain(const pgl_cache *cache, const path *p, const int32_t *tokens,
+                                  uint32_t most) {
+    pgl_cache_decision why = {.miss = PGL_MISS_NONE,
+                              .n_cached = p->length,
+                              .n_matched = p->n_known,
+                              .cached_id = -1,
+                              .prompt_id = -1};
+    tombstone dropped;
+    if (most == 0) {
+        why.miss = PGL_MISS_TOO_SHORT;
+    } else if (p->length == most) {
+        why.miss = PGL_MISS_NONE;
+    } else if (find_dropped(cache, tokens, p->length, most, &dropped)) {
+        why.miss = dropped.why;
+        why.miss_at = dropped.length;
+    } else if (p->n_known == 0) {
+        why.miss = PGL_MISS_COLD;
+    } else if (p->goes_on) {
+        why.miss = PGL_MISS_DIFFERS;
+        why.miss_at = p->n_known;
+        why.cached_id = p->other;
+        why.prompt_id = tokens[p->n_known];
+    } else if (p->n_known > p->length) {
+        why.miss = PGL_MISS_NO_SNAPSHOT;
+        why.miss_at = p->n_known;
+    }
+    return why;
+}
+
 pgl_cache_hit pgl_cache_find(const pgl_cache *cache, const int32_t *tokens, uint32_t n, uint32_t most) {
-    pgl_cache_hit hit = {.snapshot = PGL_NO_SNAPSHOT, .miss = PGL_MISS_OFF};
+    pgl_cache_hit hit = pgl_cache_no_hit(PGL_MISS_OFF);
     if (!cache->options.keep)
         return hit;
     path p = walk(cache, tokens, n, most);
@@ -103,19 +140,7 @@ pgl_cache_hit pgl_cache_find(const pgl_cache *cache, const int32_t *tokens, uint
             hit.n_unused += !partial && cache->nodes[page].n_holders == 0;
         }
     }
-    tombstone dropped;
-    hit.miss = PGL_MISS_NONE; /* all that is known, or all that may be taken */
-    if (p.length == most)
-        return hit;
-    if (find_dropped(cache, tokens, p.length, most, &dropped)) {
-        hit.miss = dropped.why;
-        hit.miss_at = dropped.length;
-    } else if (p.n_known == 0) {
-        hit.miss = PGL_MISS_COLD;
-    } else if (p.goes_on || p.n_known > p.length) {
-        hit.miss = p.goes_on ? PGL_MISS_DIFFERS : PGL_MISS_NO_SNAPSHOT;
-        hit.miss_at = p.n_known;
-    }
+    hit.decision = explain(cache, &p, tokens, most);
     return hit;
 }
 

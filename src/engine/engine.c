@@ -15,7 +15,7 @@ static const uint64_t second_ns = 1000000000u;
 
 const char *pgl_miss_name(pgl_miss miss) {
     static const char *const names[] = {
-        "none", "off", "cold", "differs", "no_snapshot", "snapshot_evicted", "page_evicted"};
+        "none", "off", "cold", "differs", "no_snapshot", "snapshot_evicted", "page_evicted", "too_short"};
     return (size_t)miss < sizeof names / sizeof names[0] ? names[miss] : "unknown";
 }
 
@@ -177,8 +177,7 @@ static void show_figures(pgl_engine *engine, uint32_t n_dropped) {
             .n_read = r->seq.n_given < n_prompt ? r->seq.n_given : n_prompt,
             .n_cached = r->usage.n_cached,
             .n_generated = r->n_value - n_prompt,
-            .miss = r->usage.miss,
-            .miss_at = r->usage.miss_at,
+            .cache = r->usage.cache,
         };
     }
     engine->n_held -= n_dropped;

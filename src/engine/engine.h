@@ -103,28 +103,39 @@ typedef enum pgl_finish {
 
 /* Why the cache did not give more of the prompt than it gave. */
 typedef enum pgl_miss {
-    PGL_MISS_NONE,             /* it gave all that can be given */
+    PGL_MISS_NONE,             /* it gave all that can be given: the last token is always read */
     PGL_MISS_OFF,              /* no cache, or prompt_logprobs */
     PGL_MISS_COLD,             /* no earlier request began like this one */
     PGL_MISS_DIFFERS,          /* prompt token number miss_at differs from what was cached there */
     PGL_MISS_NO_SNAPSHOT,      /* known further, to miss_at, but no snapshot was taken there */
     PGL_MISS_SNAPSHOT_EVICTED, /* the snapshot of the first miss_at tokens gave way to others */
     PGL_MISS_PAGE_EVICTED,     /* their pages were needed by running requests */
+    PGL_MISS_TOO_SHORT, /* a prompt of one token: there is nothing before the one that is always read */
 } pgl_miss;
 
-const char *pgl_miss_name(pgl_miss miss);       /* "none", "off", "cold", "differs", .. */
+/* What the cache gave of a prompt and why no more, as decided when the request was first admitted. Counts and places
+ * may be shown to everyone; the two ids are text of prompts and belong into nothing but a debug log or a trace. */
+typedef struct pgl_cache_decision {
+    pgl_miss miss;
+    uint32_t n_cached;  /* tokens that were not computed again: the place of a snapshot */
+    uint32_t n_matched; /* tokens with which the nearest sequence that is cached begins, too; >= n_cached */
+    uint32_t miss_at;   /* as miss says; 0 where it names no place */
+    int32_t cached_id;  /* DIFFERS: the token at miss_at of the cached sequence; else -1 */
+    int32_t prompt_id;  /* and of the prompt */
+} pgl_cache_decision;
+
+const char *pgl_miss_name(pgl_miss miss);       /* "none", "off", "cold", "differs", "no_snapshot", .. */
 const char *pgl_finish_name(pgl_finish finish); /* "none", "stop", "length", "cancelled", "error" */
 
 typedef struct pgl_usage {
     uint32_t n_prompt;
-    uint32_t n_cached;    /* prompt tokens that were not computed again, at the first admission */
-    uint32_t n_generated; /* token events */
-    pgl_miss miss;
-    uint32_t miss_at;
-    uint32_t n_parked;      /* times that the request had to give its pages to an older one */
-    uint64_t queued_ns;     /* from submit to the first admission */
-    uint64_t prompt_ns;     /* from there to the first sampled token */
-    uint64_t generation_ns; /* from there to the end */
+    uint32_t n_cached;        /* prompt tokens that were not computed again, at the first admission */
+    uint32_t n_generated;     /* token events */
+    pgl_cache_decision cache; /* OFF before the first admission */
+    uint32_t n_parked;        /* times that the request had to give its pages to an older one */
+    uint64_t queued_ns;       /* from submit to the first admission */
+    uint64_t prompt_ns;       /* from there to the first sampled token */
+    uint64_t generation_ns;   /* from there to the end */
 } pgl_usage;
 
 typedef enum pgl_event_kind {
@@ -161,6 +172,7 @@ typedef struct pgl_request_view {
     pgl_request_state state;
     uint32_t n_prompt, n_read; /* prompt tokens read, cached ones included */
     uint32_t n_cached, n_generated;
+    pgl_cache_decision cache;
 } pgl_request_view;
 
 /* Checks everything and hands the request to the engine; *out must be released. PGL_E_INVALID naming the field,
@@ -206,8 +218,7 @@ typedef struct pgl_slot_info {
     pgl_request_state state;
     uint64_t request; /* number of the request, rising from 1 */
     uint32_t n_prompt, n_read, n_cached, n_generated;
-    pgl_miss miss;
-    uint32_t miss_at;
+    pgl_cache_decision cache;
 } pgl_slot_info;
 
 pgl_status pgl_engine_open(const pgl_engine_options *options, pgl_engine **out, pgl_error *err);

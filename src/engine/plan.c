@@ -1,10 +1,12 @@
 /* Owns nothing beyond the flight being built: turns what the scheduler decides into operations and rows. */
-#include <math.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "engine/engine_impl.h"
 #include "engine/forced.h"
 
@@ -103,7 +105,7 @@ static bool has_slot(void *user) {
 
 static pgl_cache_hit find_prefix(const pgl_engine *engine, const pgl_request *r) {
     if (!r->prompt_complete) /* every prompt token's log-probability is wanted */
-        return (pgl_cache_hit){.snapshot = PGL_NO_SNAPSHOT, .miss = PGL_MISS_OFF};
+        return pgl_cache_no_hit(PGL_MISS_OFF);
     return pgl_cache_find(engine->cache, r->tokens, r->n_value, r->n_value - 1);
 }
 
@@ -257,6 +259,18 @@ static void plan_start(pgl_engine *engine, const pgl_request *r, const pgl_cache
                        r->params.n_forced);
 }
 
+/* Counts, places and, of the first tokens that differ, the ids: no more of a prompt than these two. */
+static void log_decision(const pgl_request *r, const pgl_cache_decision *d) {
+    if (!pgl_log_enabled(PGL_LOG_DEBUG))
+        return;
+    char ids[64] = "";
+    if (d->miss == PGL_MISS_DIFFERS)
+        (void)snprintf(ids, sizeof ids, ": token %d there, %d here", (int)d->cached_id, (int)d->prompt_id);
+    pgl_log(PGL_LOG_DEBUG, "cache", "request %" PRIu64 ": %u of %u prompt tokens taken, %u known; %s at %u%s",
+            r->number, d->n_cached, r->params.n_prompt, d->n_matched, pgl_miss_name(d->miss), d->miss_at,
+            ids);
+}
+
 static void note_admission(pgl_engine *engine, pgl_request *r, const pgl_cache_hit *hit) {
     if (r->admitted) {
         pgl_request_publish_state(r, PGL_REQUEST_PROMPT, hit->n_tokens);
@@ -264,8 +278,8 @@ static void note_admission(pgl_engine *engine, pgl_request *r, const pgl_cache_h
     }
     r->admitted = true;
     r->admitted_ns = pgl_now_ns();
-    pgl_usage cache = {.n_cached = hit->n_tokens, .miss = hit->miss, .miss_at = hit->miss_at};
-    pgl_request_publish_admitted(r, &cache);
+    pgl_request_publish_admitted(r, &hit->decision);
+    log_decision(r, &hit->decision);
     engine->stats.prompt_tokens += r->params.n_prompt;
     engine->stats.cached_tokens += hit->n_tokens;
 }
@@ -285,8 +299,10 @@ static bool admit(void *user, pgl_sched_seq *seq) {
     uint32_t tail, copy;
     if (!take_pages(engine, r, &hit, &tail, &copy)) {
         /* Holding the hit may be what made the pages too few. */
-        hit = (pgl_cache_hit){
-            .snapshot = PGL_NO_SNAPSHOT, .miss = PGL_MISS_PAGE_EVICTED, .miss_at = hit.n_tokens};
+        pgl_cache_decision lost = hit.decision;
+        hit = pgl_cache_no_hit(PGL_MISS_PAGE_EVICTED);
+        hit.decision.n_matched = lost.n_matched;
+        hit.decision.miss_at = lost.n_cached;
         if (!take_pages(engine, r, &hit, &tail, &copy))
             return false;
     }

@@ -167,6 +167,7 @@ pgl_status pgl_request_new(const pgl_request_params *params, const pgl_backend_c
     r->prompt_complete = !params->prompt_logprobs;
     r->stop_id = -1;
     r->mask_token = -1;
+    r->usage.cache = pgl_cache_no_hit(PGL_MISS_OFF).decision;
     atomic_init(&r->holders, 2);
     status = r->counts != NULL ? count_prompt(r, err) : PGL_OK;
     if (status == PGL_OK && !open_lock(r))
@@ -218,13 +219,12 @@ void pgl_request_publish_state(pgl_request *r, pgl_request_state state, uint32_t
     (void)pthread_mutex_unlock(&r->lock);
 }
 
-void pgl_request_publish_admitted(pgl_request *r, const pgl_usage *cache) {
+void pgl_request_publish_admitted(pgl_request *r, const pgl_cache_decision *decision) {
     (void)pthread_mutex_lock(&r->lock);
     r->state = PGL_REQUEST_PROMPT;
-    r->n_read = cache->n_cached;
-    r->usage.n_cached = cache->n_cached;
-    r->usage.miss = cache->miss;
-    r->usage.miss_at = cache->miss_at;
+    r->n_read = decision->n_cached;
+    r->usage.n_cached = decision->n_cached;
+    r->usage.cache = *decision;
     (void)pthread_mutex_unlock(&r->lock);
 }
 
@@ -334,6 +334,7 @@ pgl_request_view pgl_request_progress(pgl_request *r) {
         .n_read = r->n_read < r->params.n_prompt ? r->n_read : r->params.n_prompt,
         .n_cached = r->usage.n_cached,
         .n_generated = r->n_generated,
+        .cache = r->usage.cache,
     };
     (void)pthread_mutex_unlock(&r->lock);
     return progress;

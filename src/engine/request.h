@@ -109,7 +109,7 @@ static inline pgl_request *pgl_request_of(pgl_sched_seq *seq) {
 /* ---- for the engine thread: what the reader sees ---- */
 
 void pgl_request_publish_state(pgl_request *request, pgl_request_state state, uint32_t n_read);
-void pgl_request_publish_admitted(pgl_request *request, const pgl_usage *cache); /* its n_cached and miss */
+void pgl_request_publish_admitted(pgl_request *request, const pgl_cache_decision *decision);
 void pgl_request_publish_parked(pgl_request *request);
 void pgl_request_publish_prompt(pgl_request *request);
 void pgl_request_publish_token(pgl_request *request); /* the next one behind those published */

@@ -477,12 +477,9 @@ static void end_choice(pgl_generation *gen, pgl_choice *choice, bool length) {
         gen->dialect->finish(gen, choice, &gen->out);
 }
 
-static void note_cached(pgl_generation *gen, const pgl_choice *choice, uint32_t n_cached) {
-    pgl_gen_prompt *prompt = &gen->prompts[choice->prompt];
-    if (choice->index % (uint32_t)gen->params.n != 0)
-        return;
-    prompt->n_cached = n_cached;
-    prompt->cached_known = true;
+static void note_cache(pgl_generation *gen, const pgl_choice *choice, const pgl_cache_decision *cache) {
+    if (choice->index % (uint32_t)gen->params.n == 0)
+        gen->prompts[choice->prompt].cache = *cache;
 }
 
 static void on_token(pgl_generation *gen, pgl_choice *choice, const pgl_event *event) {
@@ -501,14 +498,14 @@ static void on_token(pgl_generation *gen, pgl_choice *choice, const pgl_event *e
     pgl_request_view progress = pgl_request_progress(choice->request);
     end.usage.n_prompt = progress.n_prompt;
     end.usage.n_generated = choice->n_tokens;
-    note_cached(gen, choice, progress.n_cached);
+    note_cache(gen, choice, &progress.cache);
     drop_request(choice);
     end_choice(gen, choice, false);
     pgl_metrics_finish(gen->server->metrics, &end, pgl_now_ns() - gen->start_ns);
 }
 
 static void on_finish(pgl_generation *gen, pgl_choice *choice, const pgl_event *event) {
-    note_cached(gen, choice, event->usage.n_cached);
+    note_cache(gen, choice, &event->usage.cache);
     pgl_metrics_finish(gen->server->metrics, event, pgl_now_ns() - gen->start_ns);
     if (event->finish == PGL_FINISH_STOP || event->finish == PGL_FINISH_LENGTH) {
         choice->stop_id = event->finish == PGL_FINISH_STOP ? event->stop_id : -1;
@@ -642,10 +639,10 @@ static void run(pgl_job *job) {
 /* ---- for dialects ---- */
 
 pgl_gen_usage pgl_generation_usage(const pgl_generation *gen) {
-    pgl_gen_usage usage = {0};
+    pgl_gen_usage usage = {.cache = gen->prompts[0].cache};
     for (uint32_t i = 0; i < gen->n_prompts; i++) {
         usage.prompt_tokens += (uint32_t)gen->prompts[i].ids.count;
-        usage.cached_tokens += gen->prompts[i].n_cached;
+        usage.cached_tokens += gen->prompts[i].cache.n_cached;
     }
     for (uint32_t i = 0; i < gen->n_choices; i++) {
         usage.completion_tokens += gen->choices[i].n_tokens;
@@ -658,8 +655,10 @@ void pgl_put_usage(const pgl_gen_usage *usage, pgl_out *out) {
     pgl_out_printf(
         out,
         "{\"prompt_tokens\":%u,\"completion_tokens\":%u,\"total_tokens\":%u,\"reasoning_tokens\":%u,"
-        "\"prompt_tokens_details\":{\"cached_tokens\":%u},"
+        "\"prompt_tokens_details\":{\"cached_tokens\":%u,\"matched_tokens\":%u,\"cache_miss\":\"%s\","
+        "\"cache_miss_at\":%u},"
         "\"completion_tokens_details\":{\"reasoning_tokens\":%u}}",
         usage->prompt_tokens, usage->completion_tokens, usage->prompt_tokens + usage->completion_tokens,
-        usage->reasoning_tokens, usage->cached_tokens, usage->reasoning_tokens);
+        usage->reasoning_tokens, usage->cached_tokens, usage->cache.n_matched,
+        pgl_miss_name(usage->cache.miss), usage->cache.miss_at, usage->reasoning_tokens);
 }

@@ -47,8 +47,7 @@ typedef struct pgl_gen_prompt {
     uint32_t *turns; /* places for snapshots; in the arena */
     uint32_t n_turns;
     bool in_thought, continued;
-    uint32_t n_cached; /* known once its first choice ends or is asked */
-    bool cached_known;
+    pgl_cache_decision cache; /* of its first choice, once that has ended */
 } pgl_gen_prompt;
 
 /* Every function appends JSON (or events) to out. */
@@ -115,6 +114,7 @@ void pgl_generation_start(pgl_generation *gen, const pgl_choice_text_options *te
 /* For dialects. */
 typedef struct pgl_gen_usage {
     uint32_t prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens;
+    pgl_cache_decision cache; /* of the first prompt */
 } pgl_gen_usage;
 
 pgl_gen_usage pgl_generation_usage(const pgl_generation *gen);

@@ -29,7 +29,7 @@ static void an_answer_ends_at_its_limit_and_is_repeatable(void **state) {
     assert_int_equal(a.stop_id, -1);
     assert_int_equal(a.usage.n_prompt, 40);
     assert_int_equal(a.usage.n_cached, 0);
-    assert_int_equal(a.usage.miss, PGL_MISS_OFF);
+    assert_int_equal(a.usage.cache.miss, PGL_MISS_OFF);
     for (uint32_t i = 0; i < a.n; i++)
         assert_true(a.logprobs[i] < 0 && a.logprobs[i] > -10);
     world_run(&w, &p, &b);
@@ -234,11 +234,11 @@ static void a_conversation_rereads_only_what_is_new(void **state) {
         pgl_request_params p = world_params(text, n, 20);
         world_run(&w, &p, &a);
         if (turn == 0) {
-            assert_int_equal(a.usage.miss, PGL_MISS_COLD);
+            assert_int_equal(a.usage.cache.miss, PGL_MISS_COLD);
         } else {
             assert_int_equal(a.usage.n_cached,
                              n - 31); /* all but the new 30 and the last answer's last token */
-            assert_int_equal(a.usage.miss, PGL_MISS_NONE);
+            assert_int_equal(a.usage.cache.miss, PGL_MISS_NONE);
         }
         memcpy(text + n, a.tokens, a.n * sizeof *text); /* the client replays the answer and adds a turn */
         world_prompt(20 + turn, text + n + a.n, 30);
@@ -248,17 +248,17 @@ static void a_conversation_rereads_only_what_is_new(void **state) {
     pgl_request_params p = world_params(text, 120, 20);
     world_run(&w, &p, &a);
     assert_int_equal(a.usage.n_cached, 119);
-    assert_int_equal(a.usage.miss, PGL_MISS_NONE);
+    assert_int_equal(a.usage.cache.miss, PGL_MISS_NONE);
     text[50] ^= 1;
     world_run(&w, &p, &a);
     assert_int_equal(a.usage.n_cached, 0);
-    assert_int_equal(a.usage.miss, PGL_MISS_DIFFERS);
-    assert_int_equal(a.usage.miss_at, 50);
+    assert_int_equal(a.usage.cache.miss, PGL_MISS_DIFFERS);
+    assert_int_equal(a.usage.cache.miss_at, 50);
     text[50] ^= 1;
     pgl_engine_clear_cache(w.engine);
     world_run(&w, &p, &a);
     assert_int_equal(a.usage.n_cached, 0);
-    assert_int_equal(a.usage.miss, PGL_MISS_SNAPSHOT_EVICTED);
+    assert_int_equal(a.usage.cache.miss, PGL_MISS_SNAPSHOT_EVICTED);
     world_close(&w);
 }
 
@@ -277,8 +277,8 @@ static void a_hint_is_where_another_prompt_parts(void **state) {
     world_run(&w, &p, &a);
     world_run(&w, &q, &a);
     assert_int_equal(a.usage.n_cached, 133);
-    assert_int_equal(a.usage.miss, PGL_MISS_DIFFERS);
-    assert_int_equal(a.usage.miss_at, 133);
+    assert_int_equal(a.usage.cache.miss, PGL_MISS_DIFFERS);
+    assert_int_equal(a.usage.cache.miss_at, 133);
     world_close(&w);
 }
 

@@ -176,14 +176,14 @@ static void a_repeated_prompt_is_taken_up_to_its_last_kept_place(void **state) {
     (void)state;
     world w = make_world(true, N_SNAPSHOTS);
     const int32_t prompt[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-    assert_int_equal(serve(&w, 1, prompt, 6).miss, PGL_MISS_COLD);
+    assert_int_equal(serve(&w, 1, prompt, 6).decision.miss, PGL_MISS_COLD);
     pgl_cache_hit hit = serve(&w, 2, prompt, 10); /* goes on where the first ended, in the middle of a page */
     assert_int_equal(hit.n_tokens, 6);
-    assert_int_equal(hit.miss, PGL_MISS_NONE);
+    assert_int_equal(hit.decision.miss, PGL_MISS_NONE);
     hit = pgl_cache_find(w.cache, prompt, 10, 9); /* the snapshot at 10 is one too far */
     assert_int_equal(hit.n_tokens, 6);
-    assert_int_equal(hit.miss, PGL_MISS_NO_SNAPSHOT);
-    assert_int_equal(hit.miss_at, 10);
+    assert_int_equal(hit.decision.miss, PGL_MISS_NO_SNAPSHOT);
+    assert_int_equal(hit.decision.miss_at, 10);
     pgl_cache_close(w.cache);
 }
 
@@ -198,9 +198,43 @@ static void the_first_differing_token_is_named(void **state) {
         other[at] = 77;
         pgl_cache_hit hit = pgl_cache_find(w.cache, other, 10, 9);
         assert_int_equal(hit.n_tokens, 0);
-        assert_int_equal(hit.miss, at == 0 ? PGL_MISS_COLD : PGL_MISS_DIFFERS);
-        assert_int_equal(hit.miss_at, at);
+        assert_int_equal(hit.decision.miss, at == 0 ? PGL_MISS_COLD : PGL_MISS_DIFFERS);
+        assert_int_equal(hit.decision.miss_at, at);
+        assert_int_equal(hit.decision.n_matched, at);
+        assert_int_equal(hit.decision.cached_id, at == 0 ? -1 : prompt[at]);
+        assert_int_equal(hit.decision.prompt_id, at == 0 ? -1 : 77);
     }
+    pgl_cache_close(w.cache);
+}
+
+/* Two conversations are kept: the one that goes along further is the one that is named, also where it parts from the
+ * prompt in a page behind its last snapshot. */
+static void of_several_the_nearest_sequence_is_compared(void **state) {
+    (void)state;
+    world w = make_world(true, N_SNAPSHOTS);
+    int32_t far[20], near[20], prompt[20];
+    for (int32_t i = 0; i < 20; i++)
+        far[i] = near[i] = prompt[i] = i;
+    far[6] = 60;
+    near[13] = 61;
+    prompt[13] = 62;
+    (void)serve(&w, 1, near, 9);
+    (void)serve(&w, 2, near, 20);
+    (void)serve(&w, 3, far, 20);
+    pgl_cache_hit hit = pgl_cache_find(w.cache, prompt, 20, 19);
+    assert_int_equal(hit.n_tokens, 9);
+    assert_int_equal(hit.decision.n_cached, 9);
+    assert_int_equal(hit.decision.n_matched, 13);
+    assert_int_equal(hit.decision.miss, PGL_MISS_DIFFERS);
+    assert_int_equal(hit.decision.miss_at, 13);
+    assert_int_equal(hit.decision.cached_id, 61);
+    assert_int_equal(hit.decision.prompt_id, 62);
+    hit = pgl_cache_find(w.cache, near, 14, 13); /* known to its end, but saved earlier only */
+    assert_int_equal(hit.n_tokens, 9);
+    assert_int_equal(hit.decision.n_matched, 14);
+    assert_int_equal(hit.decision.miss, PGL_MISS_NO_SNAPSHOT);
+    assert_int_equal(hit.decision.cached_id, -1);
+    assert_int_equal(pgl_cache_find(w.cache, near, 1, 0).decision.miss, PGL_MISS_TOO_SHORT);
     pgl_cache_close(w.cache);
 }
 
@@ -212,15 +246,15 @@ static void a_miss_by_eviction_says_which_kind(void **state) {
     (void)serve(&w, 2, b, 5);
     (void)serve(&w, 3, c, 5); /* two snapshots: a's gave way */
     pgl_cache_hit hit = pgl_cache_find(w.cache, a, 8, 7);
-    assert_int_equal(hit.miss, PGL_MISS_SNAPSHOT_EVICTED);
-    assert_int_equal(hit.miss_at, 5);
+    assert_int_equal(hit.decision.miss, PGL_MISS_SNAPSHOT_EVICTED);
+    assert_int_equal(hit.decision.miss_at, 5);
     running r;
     int32_t big[LONGEST] = {4};
     start(&w, &r, 4, big, 2);
     while (pgl_cache_get_stats(w.cache).n_cached > 0) /* take pages until nothing cached is left */
         r.pages[r.n_pages++ % (LONGEST / PAGE)] = pgl_cache_take_page(w.cache);
     hit = pgl_cache_find(w.cache, c, 8, 7);
-    assert_int_equal(hit.miss, PGL_MISS_PAGE_EVICTED);
+    assert_int_equal(hit.decision.miss, PGL_MISS_PAGE_EVICTED);
     pgl_cache_close(w.cache);
 }
 
@@ -280,7 +314,7 @@ static void switched_off_it_finds_and_keeps_nothing(void **state) {
     (void)state;
     world w = make_world(false, N_SNAPSHOTS);
     const int32_t prompt[] = {1, 2, 3, 4, 5, 6};
-    assert_int_equal(serve(&w, 1, prompt, 5).miss, PGL_MISS_OFF);
+    assert_int_equal(serve(&w, 1, prompt, 5).decision.miss, PGL_MISS_OFF);
     assert_int_equal(serve(&w, 2, prompt, 6).n_tokens, 0);
     assert_int_equal(pgl_cache_get_stats(w.cache).n_free, N_PAGES);
     assert_int_equal(pgl_cache_get_stats(w.cache).n_snapshots_used, 0);
@@ -292,6 +326,7 @@ int main(void) {
         cmocka_unit_test(whatever_is_handed_out_holds_what_the_prompt_says),
         cmocka_unit_test(a_repeated_prompt_is_taken_up_to_its_last_kept_place),
         cmocka_unit_test(the_first_differing_token_is_named),
+        cmocka_unit_test(of_several_the_nearest_sequence_is_compared),
         cmocka_unit_test(a_miss_by_eviction_says_which_kind),
         cmocka_unit_test(the_least_recently_used_gives_way),
         cmocka_unit_test(unasked_snapshots_of_one_request_do_not_drive_out_others),
