@@ -76,8 +76,16 @@ static pgl_status open_shard(pgl_tensor_set *set, const char *directory, const c
     return status;
 }
 
+static bool starts_with(const char *text, const char *prefix) {
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
 static const pgl_safetensors_tensor *shard_tensor(const pgl_map *names, const char *name) {
     return pgl_map_find(names, name);
+}
+
+static bool is_wanted(const pgl_tensor_set *set, const char *name) {
+    return !set->draft_alone || starts_with(name, "mtp.");
 }
 
 /* Both ways: the index's tensors are in the shards it says, and the shards have no others. */
@@ -112,10 +120,10 @@ static pgl_status check_index(pgl_tensor_set *set, size_t first, const pgl_index
     }
     size_t cursor = 0;
     for (const pgl_map_entry *e; status == PGL_OK && (e = pgl_map_next(&index->files, &cursor)) != NULL;)
-        if (shard_tensor(&names, e->key) == NULL)
+        if (is_wanted(set, e->key) && shard_tensor(&names, e->key) == NULL)
             status = pgl_fail(err, PGL_E_FORMAT, "%s: %.200s: expected in %s, found no such tensor there",
                               index_file, e->key, (const char *)e->value);
-    if (status == PGL_OK && index->has_total_size && index->total_size != total)
+    if (status == PGL_OK && !set->draft_alone && index->has_total_size && index->total_size != total)
         status = pgl_tensor_set_odd(
             set, err, "%s: metadata.total_size: expected %" PRIu64 " bytes of tensors, found %" PRIu64,
             index_file, total, index->total_size);
@@ -130,8 +138,14 @@ static pgl_status open_indexed(pgl_tensor_set *set, const char *directory, const
     pgl_status status = pgl_index_parse(pgl_buf_text(text), text->size, index_file, &index, err);
     if (status != PGL_OK)
         return status;
-    size_t first = set->n_shards;
+    size_t first = set->n_shards, cursor = 0;
+    pgl_map wanted = PGL_MAP_INIT; /* names of files */
+    for (const pgl_map_entry *e; status == PGL_OK && (e = pgl_map_next(&index.files, &cursor)) != NULL;)
+        if (is_wanted(set, e->key) && !pgl_map_set(&wanted, e->value, strlen(e->value), e->value, NULL))
+            status = out_of_memory(err);
     for (size_t i = 0; i < index.n_names && status == PGL_OK; i++) {
+        if (pgl_map_find(&wanted, index.names[i]) == NULL)
+            continue;
         status = open_shard(set, directory, folder, index.names[i], err);
         if (status == PGL_E_NOT_FOUND)
             status = pgl_fail(err, PGL_E_FORMAT, "%s: expected the file %s%s beside it, found none",
@@ -139,6 +153,7 @@ static pgl_status open_indexed(pgl_tensor_set *set, const char *directory, const
     }
     if (status == PGL_OK)
         status = check_index(set, first, &index, index_file, err);
+    pgl_map_fini(&wanted);
     pgl_index_fini(&index);
     return status;
 }
@@ -190,10 +205,6 @@ static pgl_status open_folder(pgl_tensor_set *set, const char *directory, const 
     return status;
 }
 
-static bool starts_with(const char *text, const char *prefix) {
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
 /* The key of a tensor, and which prefix it carries. */
 static const char *key_of(pgl_tensor_set *set, const char *folder, const char *name, size_t *prefix) {
     *prefix = N_PREFIXES - 1;
@@ -215,7 +226,15 @@ static int by_name(const void *a, const void *b) {
     return order != 0 ? order : strcmp(x->shard->file, y->shard->file);
 }
 
-static pgl_status collect(pgl_tensor_set *set, pgl_error *err) {
+/* Tensors that are left out: the vision tower, and a draft head that the folder mtp/ replaces. */
+static bool is_skipped(const char *folder, const pgl_tensor *t, bool draft_folder) {
+    if (folder[0] != 0)
+        return false;
+    return starts_with(t->name, "visual.") || starts_with(t->name, "model.visual.") ||
+           (draft_folder && starts_with(t->key, "mtp."));
+}
+
+static pgl_status collect(pgl_tensor_set *set, bool draft_folder, pgl_error *err) {
     size_t counts[N_PREFIXES] = {0};
     for (size_t i = 0; i < set->n_shards; i++) {
         const pgl_shard *shard = &set->shards[i];
@@ -235,8 +254,9 @@ static pgl_status collect(pgl_tensor_set *set, pgl_error *err) {
             t->key = key_of(set, folder, entry->name, &prefix);
             if (t->key == NULL)
                 return out_of_memory(err);
-            if (folder[0] == 0 &&
-                (starts_with(entry->name, "visual.") || starts_with(entry->name, "model.visual.")))
+            if (set->draft_alone && !starts_with(t->key, "mtp."))
+                set->n_tensors--;
+            else if (is_skipped(folder, t, draft_folder))
                 t->role = PGL_TENSOR_SKIPPED;
             else
                 counts[prefix]++;
@@ -253,11 +273,14 @@ static pgl_status collect(pgl_tensor_set *set, pgl_error *err) {
 }
 
 static pgl_status name_all(pgl_tensor_set *set, pgl_error *err) {
-    size_t n_visual = 0;
+    size_t n_visual = 0, n_replaced = 0;
     for (size_t i = 0; i < set->n_tensors; i++) {
         pgl_tensor *t = &set->tensors[i];
         if (t->role == PGL_TENSOR_SKIPPED) {
-            n_visual++;
+            if (starts_with(t->key, "mtp."))
+                n_replaced++;
+            else
+                n_visual++;
             continue;
         }
         const pgl_tensor *other = pgl_map_find(&set->by_key, t->key);
@@ -268,25 +291,29 @@ static pgl_status name_all(pgl_tensor_set *set, pgl_error *err) {
         if (!pgl_map_set(&set->by_key, t->key, strlen(t->key), t, NULL))
             return out_of_memory(err);
     }
+    pgl_status status = PGL_OK;
     if (n_visual > 0)
-        return pgl_tensor_set_note(set, err, "%s: skipped %zu tensors of the vision tower", set->listing,
-                                   n_visual);
-    return PGL_OK;
+        status = pgl_tensor_set_note(set, err, "%s: skipped %zu tensors of the vision tower", set->listing,
+                                     n_visual);
+    if (status == PGL_OK && n_replaced > 0)
+        status = pgl_tensor_set_note(set, err, "%s: skipped %zu tensors of the draft head: mtp/ has another",
+                                     set->listing, n_replaced);
+    return status;
 }
 
 pgl_status pgl_tensor_set_open(const char *directory, bool want_draft, pgl_tensor_set *set, pgl_error *err) {
     set->arena = pgl_arena_open(0);
     if (set->arena == NULL)
         return out_of_memory(err);
-    bool found = false;
+    bool found = false, draft_found = false;
     pgl_status status = open_folder(set, directory, "", &found, err);
     if (status == PGL_OK && !found)
         status = pgl_fail(err, PGL_E_NOT_FOUND, "%s: expected %s or %s, found neither", directory,
                           SINGLE_NAME, INDEX_NAME);
     if (status == PGL_OK && want_draft)
-        status = open_folder(set, directory, "mtp/", &found, err);
+        status = open_folder(set, directory, "mtp/", &draft_found, err);
     if (status == PGL_OK)
-        status = collect(set, err);
+        status = collect(set, draft_found, err);
     if (status == PGL_OK)
         status = name_all(set, err);
     return status;

@@ -22,7 +22,7 @@ typedef struct pgl_shard {
 typedef enum pgl_tensor_role {
     PGL_TENSOR_NEW,     /* nobody asked for it yet */
     PGL_TENSOR_USED,    /* part of the typed weights */
-    PGL_TENSOR_SKIPPED, /* visual, or a draft head that is not wanted */
+    PGL_TENSOR_SKIPPED, /* visual, or a draft head that is not wanted or that mtp/ replaces */
 } pgl_tensor_role;
 
 typedef struct pgl_tensor {
@@ -45,11 +45,12 @@ typedef struct pgl_tensor_set {
     pgl_arena *arena;
     pgl_buf *notes; /* borrowed */
     bool strict;
+    bool draft_alone; /* mtp.* and nothing else: files of an index that hold none of it need not be there */
 } pgl_tensor_set;
 
 /* Opens DIR/model.safetensors or the index and its shards, and with want_draft the same inside DIR/mtp where that is a
- * directory with weights. set->notes and set->strict are given; everything else is filled. After a failure
- * pgl_tensor_set_close is still needed. */
+ * directory with weights: that draft head replaces one among the other tensors. set->notes, set->strict and
+ * set->draft_alone are given; everything else is filled. After a failure pgl_tensor_set_close is still needed. */
 pgl_status pgl_tensor_set_open(const char *directory, bool want_draft, pgl_tensor_set *set, pgl_error *err);
 void pgl_tensor_set_close(pgl_tensor_set *set);
 

@@ -59,6 +59,10 @@ static bool show(void *user, const pgl_quantize_progress *p) {
     else if (s->tty && p->layer < p->n_layers && done > 0)
         (void)fprintf(stderr, "layer %u of %u: expert %u of %u, %.0f s, about %.0f s left", p->layer,
                       p->n_layers, p->n_experts_done, p->n_experts, seconds, left * seconds / done);
+    else if (s->tty && p->layer == p->n_layers && p->n_experts_done > 0)
+        (void)fprintf(stderr, "draft head: expert %u of %u, %.0f s, about %.0f s left", p->n_experts_done,
+                      p->n_experts, seconds,
+                      seconds * (p->n_experts - p->n_experts_done) / p->n_experts_done);
     return interrupted == 0;
 }
 
@@ -88,7 +92,7 @@ int pgl_cmd_quantize(int argc, char **argv) {
     const char *in = NULL, *out = NULL, *calibration = NULL;
     uint32_t k_gate_up = 2, k_down = 3, rounds = 1, threads = 0, sequence = 2048, most = 65536;
     uint64_t seed = 1;
-    bool restart = false;
+    bool restart = false, draft_only = false;
     state s = {.tty = isatty(STDERR_FILENO) == 1};
     pgl_option options[] = {
         {.name = "in",
@@ -146,6 +150,12 @@ int pgl_cmd_quantize(int argc, char **argv) {
          .value = "N",
          .target = &seed,
          .help = "of the random signs"},
+        {.name = "draft-only",
+         .kind = PGL_OPTION_FLAG,
+         .target = &draft_only,
+         .help =
+             "code the draft head (mtp.*) alone, into DIR/mtp beside a coded checkpoint; of the model only "
+             "config.json and the files with these tensors need to be there"},
         {.name = "restart",
          .kind = PGL_OPTION_FLAG,
          .target = &restart,
@@ -165,6 +175,13 @@ int pgl_cmd_quantize(int argc, char **argv) {
     if (in == NULL || out == NULL) {
         (void)fprintf(stderr, "pergola quantize: expected --in DIR and --out DIR, found no --%s\n",
                       in == NULL ? "in" : "out");
+        return PGL_EXIT_USAGE;
+    }
+    if (draft_only && calibration != NULL) {
+        (void)fprintf(
+            stderr,
+            "pergola quantize: expected --draft-only or --calibration, found both: a draft head is coded "
+            "without calibration\n");
         return PGL_EXIT_USAGE;
     }
     pgl_error err;
@@ -187,7 +204,7 @@ int pgl_cmd_quantize(int argc, char **argv) {
         s.start_ns = pgl_now_ns();
         (void)signal(SIGINT, interrupt);
         (void)signal(SIGTERM, interrupt);
-        status = pgl_quantize(&run, &err);
+        status = draft_only ? pgl_quantize_draft(&run, &err) : pgl_quantize(&run, &err);
     }
     pgl_ids_fini(&ids);
     if (status == PGL_E_CANCELLED) {

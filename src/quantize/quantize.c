@@ -68,12 +68,16 @@ static pgl_layer_place place_of(const run *r, uint32_t layer) {
     return place;
 }
 
+static pgl_layer_place draft_place(void) {
+    return (pgl_layer_place){.prefix = "", .base = "mtp.layers.0.", .full_attention = true, .draft = true};
+}
+
 /* Draft head: as published, 16-bit; with routed experts only where the source has them. */
 static pgl_status add_draft(run *r, pgl_error *err) {
     const uint64_t hidden = r->config.hidden_size, fc[2] = {hidden, 2 * hidden}, one[1] = {hidden};
     if (pgl_source_find(&r->source, "mtp.fc.weight") == NULL)
         return PGL_OK;
-    pgl_layer_place place = {.prefix = "", .base = "mtp.layers.0.", .full_attention = true, .draft = true};
+    pgl_layer_place place = draft_place();
     pgl_status status = pgl_output_add_plain(&r->top, &r->source, "", "mtp.fc.weight", 2, fc, false, err);
     static const char *const NORMS[] = {"mtp.pre_fc_norm_embedding.weight", "mtp.pre_fc_norm_hidden.weight",
                                         "mtp.norm.weight"};
@@ -201,7 +205,7 @@ static pgl_status prepare(run *r, pgl_error *err) {
     const pgl_quantize_options *o = r->options;
     pgl_status status = pgl_quantize_config(o, &r->config_text, &r->config, err);
     if (status == PGL_OK)
-        status = pgl_source_open(o->in, &r->source, err);
+        status = pgl_source_open(o->in, false, &r->source, err);
     for (uint32_t l = 0; l < r->config.n_layers && status == PGL_OK; l++) {
         pgl_layer_place place = place_of(r, l);
         if (!pgl_layer_has_experts(&r->source, &place))
@@ -227,14 +231,71 @@ static pgl_status open_calibration(run *r, pgl_error *err) {
                                 &r->calibration, err);
 }
 
-pgl_status pgl_quantize(const pgl_quantize_options *options, pgl_error *err) {
+static pgl_status open_run(const pgl_quantize_options *options, run **out, pgl_error *err) {
     pgl_status status = check_options(options, err);
     if (status != PGL_OK)
         return status;
-    run *r = pgl_new(1, sizeof *r);
-    if (r == NULL)
+    *out = pgl_new(1, sizeof **out);
+    if (*out == NULL)
         return pgl_fail(err, PGL_E_MEMORY, "no memory for a run");
-    r->options = options;
+    (*out)->options = options;
+    return PGL_OK;
+}
+
+static void close_run(run *r) {
+    pgl_calibration_close(r->calibration);
+    pgl_pool_close(r->pool);
+    pgl_output_fini(&r->top);
+    pgl_source_close(&r->source);
+    pgl_buf_fini(&r->config_text);
+    free(r);
+}
+
+/* Everything that can be refused is, before the output directory is touched. */
+static pgl_status prepare_draft(run *r, char **path, pgl_error *err) {
+    const pgl_quantize_options *o = r->options;
+    pgl_layer_place place = draft_place();
+    if (o->calibration != NULL)
+        return pgl_fail(
+            err, PGL_E_UNSUPPORTED,
+            "a draft head alone is coded without calibration: the text would have to run through the "
+            "model before it");
+    pgl_status status = pgl_quantize_config(o, &r->config_text, &r->config, err);
+    if (status == PGL_OK)
+        status = pgl_source_open(o->in, true, &r->source, err);
+    if (status == PGL_OK && pgl_source_find(&r->source, "mtp.fc.weight") == NULL)
+        status = pgl_fail(err, PGL_E_FORMAT, "%s: expected a draft head (mtp.fc.weight), found none", o->in);
+    if (status == PGL_OK && !pgl_layer_has_experts(&r->source, &place))
+        status = pgl_fail(err, PGL_E_FORMAT,
+                          "%s: expected %smlp.experts.gate_up_proj or per-expert weights, found neither",
+                          o->in, place.base);
+    pgl_pool_options pool = {.n_threads = o->n_threads};
+    if (status == PGL_OK)
+        status = pgl_pool_open(&pool, &r->pool, err);
+    return status == PGL_OK ? pgl_quantize_begin_draft(o, &r->config, path, err) : status;
+}
+
+pgl_status pgl_quantize_draft(const pgl_quantize_options *options, pgl_error *err) {
+    run *r = NULL;
+    char *path = NULL;
+    pgl_status status = open_run(options, &r, err);
+    if (status != PGL_OK)
+        return status;
+    status = prepare_draft(r, &path, err);
+    if (status == PGL_OK)
+        status = add_draft(r, err);
+    if (status == PGL_OK)
+        status = pgl_output_write(&r->top, path, err);
+    free(path);
+    close_run(r);
+    return status;
+}
+
+pgl_status pgl_quantize(const pgl_quantize_options *options, pgl_error *err) {
+    run *r = NULL;
+    pgl_status status = open_run(options, &r, err);
+    if (status != PGL_OK)
+        return status;
     status = prepare(r, err);
     if (status == PGL_OK)
         status = top_file(r, err);
@@ -244,11 +305,6 @@ pgl_status pgl_quantize(const pgl_quantize_options *options, pgl_error *err) {
         status = layer_file(r, err);
     if (status == PGL_OK)
         status = pgl_quantize_end(options, &r->config_text, r->config.n_layers + 1, err);
-    pgl_calibration_close(r->calibration);
-    pgl_pool_close(r->pool);
-    pgl_output_fini(&r->top);
-    pgl_source_close(&r->source);
-    pgl_buf_fini(&r->config_text);
-    free(r);
+    close_run(r);
     return status;
 }

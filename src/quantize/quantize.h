@@ -41,4 +41,10 @@ typedef struct pgl_quantize_options {
  * else, or a run with other options. */
 pgl_status pgl_quantize(const pgl_quantize_options *options, pgl_error *err);
 
+/* The draft head alone, its routed experts coded, into out/mtp/model.safetensors, where it stands beside a checkpoint and
+ * replaces the draft head that one has. in: config.json and the tensors mtp.*; files of its index without any of these
+ * need not be there. Without calibration. PGL_E_INVALID: the checkpoint in out has other sizes, or there is a draft head
+ * in out/mtp already (restart replaces it). The file appears when it is complete. */
+pgl_status pgl_quantize_draft(const pgl_quantize_options *options, pgl_error *err);
+
 #endif

@@ -135,13 +135,19 @@ static pgl_status clear(const char *directory, pgl_error *err) {
     return status;
 }
 
+static pgl_status make_directory(const char *path, pgl_error *err) {
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        return pgl_fail(err, PGL_E_IO, "%s: cannot make the directory: %s", path, strerror(errno));
+    return PGL_OK;
+}
+
 pgl_status pgl_quantize_begin(const pgl_quantize_options *options, pgl_error *err) {
-    if (mkdir(options->out, 0777) != 0 && errno != EEXIST)
-        return pgl_fail(err, PGL_E_IO, "%s: cannot make the directory: %s", options->out, strerror(errno));
     char **names = NULL;
     size_t n = 0;
     pgl_buf want = PGL_BUF_INIT, have = PGL_BUF_INIT;
-    pgl_status status = options->restart ? clear(options->out, err) : PGL_OK;
+    pgl_status status = make_directory(options->out, err);
+    if (status == PGL_OK && options->restart)
+        status = clear(options->out, err);
     if (status == PGL_OK)
         status = pgl_fs_list(options->out, &names, &n, err);
     if (status == PGL_OK && !describe(options, &want))
@@ -163,6 +169,57 @@ pgl_status pgl_quantize_begin(const pgl_quantize_options *options, pgl_error *er
     free(names);
     pgl_buf_fini(&want);
     pgl_buf_fini(&have);
+    return status;
+}
+
+/* The sizes that a draft head shares with the model it drafts for. */
+static pgl_status same_sizes(const pgl_quantize_options *options, const pgl_config *ours,
+                             const pgl_config *theirs, pgl_error *err) {
+    const struct {
+        const char *name;
+        uint32_t ours, theirs;
+    } sizes[] = {
+        {"hidden_size", ours->hidden_size, theirs->hidden_size},
+        {"num_attention_heads", ours->n_heads, theirs->n_heads},
+        {"num_key_value_heads", ours->n_kv_heads, theirs->n_kv_heads},
+        {"head_dim", ours->head_dim, theirs->head_dim},
+        {"num_experts", ours->n_experts, theirs->n_experts},
+        {"moe_intermediate_size", ours->moe_intermediate_size, theirs->moe_intermediate_size},
+        {"shared_expert_intermediate_size", ours->shared_intermediate_size, theirs->shared_intermediate_size},
+        {"mtp_num_hidden_layers", 1, theirs->has_mtp_layers ? theirs->n_mtp_layers : 1},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (sizes[i].ours != sizes[i].theirs)
+            return pgl_fail(err, PGL_E_INVALID,
+                            "%s/config.json: %s: expected %u for this draft head, found %u", options->out,
+                            sizes[i].name, sizes[i].ours, sizes[i].theirs);
+    return PGL_OK;
+}
+
+pgl_status pgl_quantize_begin_draft(const pgl_quantize_options *options, const pgl_config *config,
+                                    char **path, pgl_error *err) {
+    pgl_buf text = PGL_BUF_INIT;
+    pgl_config theirs;
+    pgl_status status = read_small(options->out, "config.json", &text, err);
+    if (status == PGL_OK)
+        status = pgl_config_parse(text.data, text.size, "config.json", &theirs, NULL, err);
+    if (status == PGL_OK)
+        status = same_sizes(options, config, &theirs, err);
+    else if (status == PGL_E_NOT_FOUND)
+        status = PGL_OK; /* no checkpoint there: the head is made by itself */
+    pgl_buf_fini(&text);
+    if (status == PGL_OK)
+        status = make_directory(options->out, err);
+    char *directory = pgl_fs_join(options->out, "mtp");
+    *path = directory == NULL ? NULL : pgl_fs_join(directory, "model.safetensors");
+    if (status == PGL_OK && *path == NULL)
+        status = pgl_fail(err, PGL_E_MEMORY, "no memory for a path");
+    if (status == PGL_OK)
+        status = make_directory(directory, err);
+    if (status == PGL_OK && !options->restart && pgl_fs_is_file(*path))
+        status = pgl_fail(err, PGL_E_INVALID, "%s: there is a draft head already: start anew to replace it",
+                          *path);
+    free(directory);
     return status;
 }
 

@@ -13,6 +13,11 @@ pgl_status pgl_quantize_config(const pgl_quantize_options *options, pgl_buf *tex
 /* Makes or takes up the output directory: writes pergola-quantize.json, or compares it. */
 pgl_status pgl_quantize_begin(const pgl_quantize_options *options, pgl_error *err);
 
+/* Holds the draft head against the checkpoint in options->out, where there is one, makes out/mtp, and gives the path of the
+ * file to write; free() releases. */
+pgl_status pgl_quantize_begin_draft(const pgl_quantize_options *options, const pgl_config *config,
+                                    char **path, pgl_error *err);
+
 /* Copies tokenizer, template and generation files, writes config.json and the index, removes pergola-quantize.json. */
 pgl_status pgl_quantize_end(const pgl_quantize_options *options, const pgl_buf *config, uint32_t n_files,
                             pgl_error *err);

@@ -5,9 +5,10 @@
 
 #include "checkpoint/weights.h"
 
-pgl_status pgl_source_open(const char *directory, pgl_source *source, pgl_error *err) {
+pgl_status pgl_source_open(const char *directory, bool draft_alone, pgl_source *source, pgl_error *err) {
     *source = (pgl_source){.notes = PGL_BUF_INIT};
     source->set.notes = &source->notes;
+    source->set.draft_alone = draft_alone;
     pgl_status status = pgl_tensor_set_open(directory, true, &source->set, err);
     if (status != PGL_OK)
         pgl_source_close(source);

@@ -12,7 +12,8 @@ typedef struct pgl_source {
     pgl_buf notes; /* lines about what was skipped */
 } pgl_source;
 
-pgl_status pgl_source_open(const char *directory, pgl_source *source, pgl_error *err);
+/* draft_alone: the tensors mtp.* and nothing else; files of an index that hold none of them need not be there. */
+pgl_status pgl_source_open(const char *directory, bool draft_alone, pgl_source *source, pgl_error *err);
 void pgl_source_close(pgl_source *source);
 
 /* By its name without prefix: "layers.0.mlp.gate.weight"; NULL when there is none. */

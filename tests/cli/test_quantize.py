@@ -25,3 +25,7 @@ def test_what_cannot_be_coded_is_refused_by_name(tmp_path):
     assert result.returncode == 1 and "quantized already" in result.stderr and not out.exists()
     result = quantize("--in", ROOT / "tests/goldens/tiny-a", "--out", out, "--k-down", 9)
     assert result.returncode == 2 and "k-down" in result.stderr
+    text = tmp_path / "text"
+    text.write_text("words")
+    result = quantize("--in", tmp_path, "--out", out, "--draft-only", "--calibration", text)
+    assert result.returncode == 2 and "without calibration" in result.stderr and not out.exists()

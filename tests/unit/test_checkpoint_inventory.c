@@ -405,11 +405,25 @@ static void one_name_twice_is_refused(void **state) {
     REFUSED(b, "model.norm.weight",
             "expected one tensor norm.weight, found model.language_model.norm.weight in ");
     cb_free(b);
+}
 
-    b = cb_new(true); /* the draft head in both places */
+/* A draft head that was coded later stands beside a checkpoint that has one of its own. */
+static void a_draft_head_beside_replaces_the_one_within(void **state) {
+    (void)state;
+    cb *b = cb_new(true);
     cb_add(b, "BF16", CB_DIMS(128), "mtp.norm.weight");
+    cb_add(b, "BF16", CB_DIMS(64), "mtp.pre_fc_norm_hidden.weight"); /* of another shape, and not looked at */
     cb_write(b);
-    REFUSED(b, "mtp.norm.weight", "expected one tensor mtp.norm.weight", "in m", "too");
+    pgl_checkpoint *c = open_written(b, &STRICT);
+    assert_string_equal(
+        pgl_checkpoint_notes(c),
+        "model.safetensors.index.json: skipped 2 tensors of the draft head: mtp/ has another\n");
+    assert_true(pgl_checkpoint_weights(c)->draft.present);
+    size_t unused = 0;
+    for (size_t i = 0; i < pgl_checkpoint_n_tensors(c); i++)
+        unused += pgl_checkpoint_tensor(c, i).used ? 0 : 1;
+    assert_int_equal(unused, 2);
+    pgl_checkpoint_close(c);
     cb_free(b);
 }
 
@@ -480,6 +494,7 @@ int main(void) {
         cmocka_unit_test(an_unknown_leaf_of_a_code_is_refused_first),
         cmocka_unit_test(two_forms_of_one_linear_are_refused),
         cmocka_unit_test(one_name_twice_is_refused),
+        cmocka_unit_test(a_draft_head_beside_replaces_the_one_within),
         cmocka_unit_test(rates_and_blocks),
         cmocka_unit_test(stacked_and_single_codes_are_not_mixed_up),
     };

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -89,6 +90,15 @@ static void add_mlp(list *l, const char *p, bool experts) {
     }
 }
 
+static void add_draft(list *l, bool experts) {
+    add(l, "mtp.", "fc.weight", 0.06F, HIDDEN, 2 * (uint64_t)HIDDEN, 0);
+    add(l, "mtp.", "pre_fc_norm_embedding.weight", 0.1F, HIDDEN, 0, 0);
+    add(l, "mtp.", "pre_fc_norm_hidden.weight", 0.1F, HIDDEN, 0, 0);
+    add(l, "mtp.", "norm.weight", 0.1F, HIDDEN, 0, 0);
+    add_attention(l, "mtp.layers.0.");
+    add_mlp(l, "mtp.layers.0.", experts);
+}
+
 static void fill_list(list *l) {
     static const char P[] = "model.language_model.";
     static const char L0[] = "model.language_model.layers.0.", L1[] = "model.language_model.layers.1.";
@@ -107,12 +117,7 @@ static void fill_list(list *l) {
     add_mlp(l, L0, true);
     add_attention(l, L1);
     add_mlp(l, L1, true);
-    add(l, "mtp.", "fc.weight", 0.06F, HIDDEN, 2 * (uint64_t)HIDDEN, 0);
-    add(l, "mtp.", "pre_fc_norm_embedding.weight", 0.1F, HIDDEN, 0, 0);
-    add(l, "mtp.", "pre_fc_norm_hidden.weight", 0.1F, HIDDEN, 0, 0);
-    add(l, "mtp.", "norm.weight", 0.1F, HIDDEN, 0, 0);
-    add_attention(l, "mtp.layers.0.");
-    add_mlp(l, "mtp.layers.0.", false);
+    add_draft(l, false);
 }
 
 static char *path_of(const char *name) {
@@ -128,13 +133,8 @@ static void write_text(const char *directory, const char *name, const char *text
     free(path);
 }
 
-static int make_source(void **state) {
-    (void)state;
-    snprintf(root, sizeof root, "/tmp/pergola-quantize-XXXXXX");
-    assert_non_null(mkdtemp(root));
-    list *l = calloc(1, sizeof *l);
-    fill_list(l);
-    char *path = path_of("model.safetensors");
+static void write_tensors(const char *directory, const char *name, const list *l) {
+    char *path = pgl_fs_join(directory, name);
     pgl_safetensors_writer *writer;
     pgl_error err;
     assert_int_equal(pgl_safetensors_create(path, l->specs, l->n, &writer, &err), PGL_OK);
@@ -148,9 +148,18 @@ static int make_source(void **state) {
         }
     }
     assert_int_equal(pgl_safetensors_finish(writer, &err), PGL_OK);
+    free(path);
+}
+
+static int make_source(void **state) {
+    (void)state;
+    snprintf(root, sizeof root, "/tmp/pergola-quantize-XXXXXX");
+    assert_non_null(mkdtemp(root));
+    list *l = calloc(1, sizeof *l);
+    fill_list(l);
+    write_tensors(root, "model.safetensors", l);
     write_text(root, "config.json", CONFIG);
     write_text(root, "tokenizer.json", "{}");
-    free(path);
     free(l);
     return 0;
 }
@@ -242,6 +251,89 @@ static void an_interrupted_run_ends_with_the_same_bytes(void **state) {
     free(pieces);
 }
 
+static void refused_draft(const pgl_quantize_options *o, pgl_status expected, const char *text) {
+    pgl_error err;
+    assert_int_equal(pgl_quantize_draft(o, &err), expected);
+    if (strstr(err.text, text) == NULL)
+        fail_msg("expected \"%s\", found \"%s\"", text, err.text);
+}
+
+static pgl_checkpoint *open_strict(const char *directory, const char **notes) {
+    pgl_checkpoint_options strict = {.strict = true, .want_draft = true};
+    pgl_checkpoint *checkpoint;
+    pgl_error err;
+    if (pgl_checkpoint_open(directory, &strict, &checkpoint, &err) != PGL_OK)
+        fail_msg("%s", err.text);
+    *notes = pgl_checkpoint_notes(checkpoint);
+    return checkpoint;
+}
+
+/* Of the original's two files the one without draft head is not there; the result replaces a head without experts. */
+static void a_draft_head_is_coded_from_its_own_files_alone(void **state) {
+    (void)state;
+    char *in = path_of("original"), *out = path_of("coded"), *made = path_of("coded/mtp/model.safetensors");
+    pgl_error err;
+    pgl_quantize_options o = options_for(out);
+    if (pgl_quantize(&o, &err) != PGL_OK)
+        fail_msg("%s", err.text);
+    o.in = in;
+    o.calibration = NULL;
+    o.n_calibration = 0;
+    assert_int_equal(mkdir(in, 0700), 0);
+    write_text(in, "config.json", CONFIG);
+    list *l = calloc(1, sizeof *l);
+    add_draft(l, false);
+    write_tensors(in, "model-00002-of-00002.safetensors", l);
+    pgl_buf index = PGL_BUF_INIT;
+    pgl_buf_puts(&index, "{\"weight_map\": {\"lm_head.weight\": \"model-00001-of-00002.safetensors\"");
+    for (size_t i = 0; i < l->n; i++)
+        pgl_buf_printf(&index, ", \"%s\": \"model-00002-of-00002.safetensors\"", l->names[i]);
+    pgl_buf_puts(&index, "}}");
+    write_text(in, "model.safetensors.index.json", pgl_buf_text(&index));
+    refused_draft(&o, PGL_E_FORMAT, "mtp.layers.0.mlp.experts.gate_up_proj");
+    assert_false(pgl_fs_is_file(made));
+
+    l->n = 0;
+    add_draft(l, true);
+    write_tensors(in, "model-00002-of-00002.safetensors", l);
+    refused_draft(&o, PGL_E_FORMAT, "expected an entry for it in model.safetensors.index.json");
+    index.size -= 2;
+    pgl_buf_puts(&index, ", \"mtp.layers.0.mlp.experts.gate_up_proj\": \"model-00002-of-00002.safetensors\", "
+                         "\"mtp.layers.0.mlp.experts.down_proj\": \"model-00002-of-00002.safetensors\"}}");
+    write_text(in, "model.safetensors.index.json", pgl_buf_text(&index));
+    if (pgl_quantize_draft(&o, &err) != PGL_OK)
+        fail_msg("%s", err.text);
+    refused_draft(&o, PGL_E_INVALID, "there is a draft head already");
+
+    const char *notes;
+    pgl_checkpoint *checkpoint = open_strict(out, &notes);
+    assert_non_null(strstr(notes, "tensors of the draft head: mtp/ has another"));
+    const pgl_draft_weights *draft = &pgl_checkpoint_weights(checkpoint)->draft;
+    assert_true(draft->present && !draft->borrows_experts);
+    assert_int_equal(draft->layer.moe.gate_up.k, 2);
+    assert_int_equal(draft->layer.moe.down.k, 3);
+    pgl_checkpoint_close(checkpoint);
+
+    char *other = path_of("coded/config.json");
+    pgl_buf theirs = PGL_BUF_INIT;
+    assert_int_equal(pgl_fs_read(other, 1 << 20, &theirs, &err), PGL_OK);
+    char *size = strstr(pgl_buf_text(&theirs), "\"num_experts\": 2");
+    assert_non_null(size);
+    size[strlen("\"num_experts\": ")] = '4';
+    write_text(out, "config.json", pgl_buf_text(&theirs));
+    o.restart = true;
+    refused_draft(&o, PGL_E_INVALID, "num_experts: expected 2 for this draft head, found 4");
+    o.calibration = text_ids;
+    refused_draft(&o, PGL_E_UNSUPPORTED, "without calibration");
+    pgl_buf_fini(&theirs);
+    pgl_buf_fini(&index);
+    free(l);
+    free(other);
+    free(made);
+    free(in);
+    free(out);
+}
+
 static void refuses_before_the_output_is_touched(void **state) {
     (void)state;
     pgl_error err;
@@ -267,6 +359,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refuses_before_the_output_is_touched),
         cmocka_unit_test(an_interrupted_run_ends_with_the_same_bytes),
+        cmocka_unit_test(a_draft_head_is_coded_from_its_own_files_alone),
     };
     return cmocka_run_group_tests(tests, make_source, remove_all);
 }
