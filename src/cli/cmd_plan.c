@@ -76,6 +76,15 @@ static pgl_status make_plan(const plan_options *o, const pgl_checkpoint *checkpo
     return pgl_plan_memory(&model, &request, plan, err);
 }
 
+/* The table is there; who reads nothing but the exit code and standard error is told why as well. */
+static int does_not_fit(const pgl_memory_plan *plan) {
+    pgl_error err;
+    (void)pgl_fail(&err, PGL_E_MEMORY, "does not fit: %.1f MiB needed, %.1f MiB there%s%s",
+                   (double)plan->total_bytes * 0x1p-20, (double)plan->budget_bytes * 0x1p-20,
+                   plan->advice[0] ? "; " : "", plan->advice);
+    return pgl_cli_fail("plan", &err);
+}
+
 static int run(const plan_options *o) {
     char directory[4096];
     pgl_error err;
@@ -93,7 +102,7 @@ static int run(const plan_options *o) {
         status = pgl_fail(&err, PGL_E_MEMORY, "out of memory");
     if (status == PGL_OK) {
         (void)fputs(pgl_buf_text(&out), stdout);
-        code = plan.fits ? PGL_EXIT_OK : PGL_EXIT_FAILURE;
+        code = plan.fits ? PGL_EXIT_OK : does_not_fit(&plan);
     } else {
         code = pgl_cli_fail("plan", &err);
     }

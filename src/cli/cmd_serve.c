@@ -23,7 +23,8 @@
 #define KEY_FILE_BYTES ((size_t)1 << 20)
 
 typedef struct serve_options {
-    const char *model, *host, *backend, *names, *thinking, *keys, *key_file, *origins, *hosts, *log_level;
+    const char *model, *host, *backend, *names, *thinking, *keys, *key_file, *origins, *hosts, *log_level,
+        *config;
     uint32_t port, context, slots, threads, max_queue, max_connections;
     uint64_t memory, max_body;
     int prefix_cache;
@@ -196,6 +197,8 @@ static void print_block(const serving *s) {
     (void)printf("pergola " PGL_VERSION " serves %s\n",
                  s->n_names ? s->names[0] : pgl_runtime_name(s->runtime));
     (void)printf("  %-10s %s\n", "model", s->model);
+    if (o->config)
+        (void)printf("  %-10s %s\n", "settings", o->config);
     (void)printf("  %-10s %s: %s\n", "compute", caps->name, caps->detail);
     (void)printf("  %-10s %u tokens a conversation, %u at the same time, prefix cache %s\n", "context",
                  pgl_runtime_context(s->runtime), caps->n_slots, o->prefix_cache == 0 ? "off" : "on");
@@ -353,6 +356,7 @@ int pgl_cmd_serve(int argc, char **argv) {
         {.name = "allow-no-key",
          .kind = PGL_OPTION_FLAG,
          .target = &o->allow_no_key,
+         .env = "PERGOLA_ALLOW_NO_KEY",
          .help = "listen to other machines without a key"},
         {.name = "allow-host",
          .kind = PGL_OPTION_STRING,
@@ -394,12 +398,14 @@ int pgl_cmd_serve(int argc, char **argv) {
          .kind = PGL_OPTION_REAL,
          .target = &o->echo_step_ms,
          .value = "MS",
+         .env = "PERGOLA_ECHO_STEP_MS",
          .min = 0,
          .max = 60000,
          .help = "with --backend echo, which answers what was asked: time for each token (0)"},
         {.name = "mlock",
          .kind = PGL_OPTION_FLAG,
          .target = &o->lock_memory,
+         .env = "PERGOLA_MLOCK",
          .help = "keep the weights in memory"},
         {.name = "log-level",
          .kind = PGL_OPTION_CHOICE,
@@ -408,13 +414,21 @@ int pgl_cmd_serve(int argc, char **argv) {
          .value = "LEVEL",
          .env = "PERGOLA_LOG_LEVEL",
          .help = "error, warn, info or debug, on standard error (info)"},
+        {.name = "config",
+         .kind = PGL_OPTION_STRING,
+         .target = &o->config,
+         .value = "FILE",
+         .env = "PERGOLA_CONFIG",
+         .help = "take what is said neither here nor in the environment from lines `name = value`, with "
+                 "the names above and # before comments"},
     };
     pgl_command command = {
         .name = "serve",
         .summary = "Answers an OpenAI-compatible HTTP API: chat, completions, models, metrics.",
         .description = "Point any OpenAI client at http://HOST:PORT/v1. GET /health needs no key.",
         .options = options,
-        .n_options = PGL_COUNT(options)};
+        .n_options = PGL_COUNT(options),
+        .config = &o->config};
     int code;
     if (!pgl_options_parse(&command, argc, argv, &code))
         return code;
@@ -428,5 +442,6 @@ int pgl_cmd_serve(int argc, char **argv) {
     else
         code = PGL_EXIT_OK;
     close_all(&s);
+    pgl_options_fini(&command);
     return code;
 }

@@ -19,6 +19,8 @@ static bool binary_directory(char *path, size_t size) {
 }
 
 pgl_status pgl_find_model(const char *given, char *path, size_t size, pgl_error *err) {
+    if (given != NULL && given[0] == '\0')
+        return pgl_fail(err, PGL_E_INVALID, "--model: the name of the directory is empty");
     if (given != NULL) {
         int n = snprintf(path, size, "%s", given);
         if (n < 0 || (size_t)n >= size)

@@ -49,9 +49,9 @@ bool pgl_parse_size(const char *text, uint64_t *bytes) {
     return true;
 }
 
-static pgl_status bad_value(const pgl_option *option, const char *expected, const char *found,
-                            pgl_error *err) {
-    return pgl_fail(err, PGL_E_INVALID, "--%s: expected %s, found \"%s\"", option->name, expected, found);
+/* apply puts the option's name in front. */
+static pgl_status bad_value(const char *expected, const char *found, pgl_error *err) {
+    return pgl_fail(err, PGL_E_INVALID, "expected %s, found \"%s\"", expected, found);
 }
 
 static bool in_range(const pgl_option *option, double value) {
@@ -83,7 +83,7 @@ static pgl_status set_integer(const pgl_option *option, const char *value, pgl_e
     long long number = strtoll(value, &end, 10);
     if (end == value || *end != '\0' || errno != 0 || number < low || number > high ||
         !in_range(option, (double)number))
-        return bad_value(option, expected, value, err);
+        return bad_value(expected, value, err);
     if (option->kind == PGL_OPTION_I32)
         *(int32_t *)option->target = (int32_t)number;
     else if (option->kind == PGL_OPTION_U32)
@@ -100,7 +100,7 @@ static pgl_status set_real(const pgl_option *option, const char *value, pgl_erro
     errno = 0;
     double number = strtod(value, &end);
     if (end == value || *end != '\0' || !isfinite(number) || !in_range(option, number))
-        return bad_value(option, expected, value, err);
+        return bad_value(expected, value, err);
     *(double *)option->target = number;
     return PGL_OK;
 }
@@ -117,7 +117,7 @@ static pgl_status set_choice(const pgl_option *option, const char *value, pgl_er
             snprintf(expected + used, sizeof expected - used, "%s %s", i > 0 ? "," : "", option->choices[i]);
         used += more > 0 && (size_t)more < sizeof expected - used ? (size_t)more : 0;
     }
-    return bad_value(option, expected, value, err);
+    return bad_value(expected, value, err);
 }
 
 static pgl_status set_switch(const pgl_option *option, const char *value, bool no, pgl_error *err) {
@@ -126,7 +126,7 @@ static pgl_status set_switch(const pgl_option *option, const char *value, bool n
     bool off = value != NULL &&
                (strcmp(value, "off") == 0 || strcmp(value, "false") == 0 || strcmp(value, "0") == 0);
     if (!on && !off)
-        return bad_value(option, "on or off", value, err);
+        return bad_value("on or off", value, err);
     if (option->kind == PGL_OPTION_FLAG)
         *(bool *)option->target = on != no;
     else
@@ -146,8 +146,11 @@ static pgl_status set_value(const pgl_option *option, const char *value, bool no
         return set_choice(option, value, err);
     case PGL_OPTION_SIZE: {
         uint64_t bytes;
-        if (!pgl_parse_size(value, &bytes))
-            return bad_value(option, "a size such as 800M or 12G", value, err);
+        char expected[96] = "a size such as 800M or 12G";
+        if (option->max != 0)
+            describe_range(option, "a size in bytes", expected, sizeof expected);
+        if (!pgl_parse_size(value, &bytes) || !in_range(option, (double)bytes))
+            return bad_value(expected, value, err);
         *(uint64_t *)option->target = bytes;
         return PGL_OK;
     }
@@ -177,10 +180,11 @@ static pgl_status check_value(const pgl_option *option, const char *value, bool 
 
 static pgl_status apply(pgl_option *option, const char *value, bool no, pgl_option_source source,
                         pgl_error *err) {
-    if (source < option->source)
-        return check_value(option, value, no, err);
-    pgl_status status = set_value(option, value, no, err);
-    if (status == PGL_OK)
+    bool weaker = source < option->source;
+    pgl_status status = weaker ? check_value(option, value, no, err) : set_value(option, value, no, err);
+    if (status != PGL_OK)
+        pgl_error_prefix(err, "%s%s", source == PGL_OPTION_FROM_CONFIG ? "" : "--", option->name);
+    else if (!weaker)
         option->source = source;
     return status;
 }
@@ -206,7 +210,7 @@ static pgl_option *find(pgl_command *command, const char *name, size_t length, b
     return NULL;
 }
 
-static pgl_status unknown_option(const pgl_command *command, const char *name, size_t length,
+static pgl_status unknown_option(const pgl_command *command, const char *name, size_t length, bool in_file,
                                  pgl_error *err) {
     char word[NAME_LENGTH_MAX];
     (void)snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), name);
@@ -215,11 +219,20 @@ static pgl_status unknown_option(const pgl_command *command, const char *name, s
     for (size_t i = 0; i < command->n_options && n < PGL_COUNT(names) - 1; i++)
         if (!command->options[i].hidden)
             names[n++] = command->options[i].name;
-    names[n++] = "help";
+    if (!in_file)
+        names[n++] = "help";
     const char *near = pgl_nearest(word, names, n);
+    if (in_file)
+        return pgl_fail(err, PGL_E_NOT_FOUND, "unknown name \"%s\"%s%s%s", word,
+                        near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
+                        near != NULL ? "\"?" : "");
     return pgl_fail(err, PGL_E_NOT_FOUND, "unknown option --%s%s%s%s", word,
                     near != NULL ? "; did you mean --" : "", near != NULL ? near : "",
                     near != NULL ? "?" : "");
+}
+
+pgl_option *pgl_options_find(pgl_command *command, const char *name, bool *no) {
+    return find(command, name, strlen(name), no);
 }
 
 static pgl_status missing_value(const pgl_option *option, pgl_error *err) {
@@ -232,7 +245,7 @@ pgl_status pgl_options_set(pgl_command *command, const char *name, const char *v
     bool no;
     pgl_option *option = find(command, name, strlen(name), &no);
     if (option == NULL)
-        return unknown_option(command, name, strlen(name), err);
+        return unknown_option(command, name, strlen(name), source == PGL_OPTION_FROM_CONFIG, err);
     if (value == NULL && takes_value(option))
         return missing_value(option, err);
     return apply(option, value, no, source, err);
@@ -259,7 +272,7 @@ static pgl_status read_long(walk *w) {
     bool no;
     pgl_option *option = find(w->command, name, length, &no);
     if (option == NULL)
-        return unknown_option(w->command, name, length, w->err);
+        return unknown_option(w->command, name, length, false, w->err);
     if (value == NULL && takes_value(option)) {
         if (w->at + 1 >= w->argc)
             return missing_value(option, w->err);
@@ -352,10 +365,13 @@ bool pgl_options_parse(pgl_command *command, int argc, char **argv, int *exit_co
     }
     if (status == PGL_OK)
         status = read_environment(command, &err);
+    if (status == PGL_OK && command->config != NULL && *command->config != NULL)
+        status = pgl_options_read_file(command, *command->config, &err);
     if (status == PGL_OK)
         status = check_operands(command, &err);
     if (status == PGL_OK)
         return true;
+    pgl_options_fini(command);
     (void)fprintf(stderr, "pergola %s: %s\nSee `pergola %s --help`.\n", command->name, err.text,
                   command->name);
     *exit_code = PGL_EXIT_USAGE;

@@ -17,9 +17,15 @@
  * Accepted: --name value, --name=value, -l value, -lvalue, flags run together (-ab), operands and options in
  * any order, and `--` before operands that start with a dash. A lone `-` is an operand. What is not given
  * on the command line is taken from the option's environment variable, where it has one and that is set and
- * not empty. An option given twice: the last one counts. Targets hold their defaults before the call.
+ * not empty, and what is not given there from the configuration file, where the command takes one. An option
+ * given twice on the command line: the last one counts. Targets hold their defaults before the call.
  *
- * One thread. Strings point into argv or the environment. */
+ * A configuration file has lines `name = value` with the names of the options, without dashes; flags and switches
+ * have on or off. Behind # is a comment, when it stands first or behind a blank. A value may stand in double quotes,
+ * with \" and \\ inside, to have blanks at its ends, or #. An unknown name, a wrong value and a name that is set
+ * twice are errors.
+ *
+ * One thread. Strings point into argv, the environment or the command's file_text. */
 #ifndef PGL_CLI_OPTIONS_H
 #define PGL_CLI_OPTIONS_H
 
@@ -28,6 +34,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/buf.h"
 #include "base/status.h"
 
 #define PGL_COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -63,6 +70,7 @@ typedef struct pgl_option {
     const char *const *choices; /* ends with NULL */
     bool hidden;                /* not in the help */
     pgl_option_source source;   /* where the value came from */
+    uint32_t line;              /* of the configuration file, where it stands there; else 0 */
 } pgl_option;
 
 typedef struct pgl_command {
@@ -73,14 +81,26 @@ typedef struct pgl_command {
     pgl_option *options;
     size_t n_options;
     size_t min_operands, max_operands;
+    const char *
+        *config; /* target of the option that names a configuration file; NULL: the command takes none */
 
-    char **found; /* set by the parse: the operands, in argv's own storage */
+    pgl_buf file_text; /* set by the parse: strings from the configuration file point into it */
+    char **found;      /* set by the parse: the operands, in argv's own storage */
     size_t n_found;
 } pgl_command;
 
 /* True: go on. False: leave with *exit_code (0 after --help on stdout, PGL_EXIT_USAGE after a message on
  * stderr that names the option, says what was expected and what was found, and offers the nearest name). */
 bool pgl_options_parse(pgl_command *command, int argc, char **argv, int *exit_code);
+
+/* When the strings are not used any more: wipes and releases the configuration file's text. */
+void pgl_options_fini(pgl_command *command);
+
+/* Sets options from a configuration file. Errors name file and line. Private to options*.c. */
+pgl_status pgl_options_read_file(pgl_command *command, const char *path, pgl_error *err);
+
+/* The option of that name; *no: the name is that of a switch with "no-" in front. NULL: there is none. */
+pgl_option *pgl_options_find(pgl_command *command, const char *name, bool *no);
 
 /* Sets one option by its name (value NULL: a flag by itself), for configuration files. A source never
  * replaces a stronger one: then nothing changes and the value is only checked. PGL_E_NOT_FOUND for an unknown

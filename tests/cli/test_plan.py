@@ -59,6 +59,7 @@ def test_context_zero_takes_what_fits():
     assert answer["total_bytes"] <= 200 << 20
     code, answer = table("--memory", "10M")
     assert code == 1 and "weights alone" in answer["advice"]
+    assert "does not fit" in plan("--memory", "10M").stderr
 
 
 @pytest.mark.parametrize("arguments, code, says", [
