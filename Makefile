@@ -5,6 +5,7 @@
 #   make test            build, then every test
 #   make test-asan       the same under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make test-tsan       the threaded parts under ThreadSanitizer
+#   make soak            thousands of random requests, 32 at a time, each compared (SOAK_REQUESTS=10000, SOAK_SEED, SOAK_JSON)
 #   make fuzz            every fuzzer for FUZZ_SECONDS (60)
 #   make lint            format, static analysis, include order, scripts
 #   make format          clang-format on every source
@@ -16,9 +17,12 @@ BUILD ?= build
 PORT ?= 8000
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
+SOAK_REQUESTS ?= 10000
+SOAK_SEED ?=
+SOAK_JSON ?=
 export PATH := $(CURDIR)/.dev/bin:$(PATH)
 
-.PHONY: all build setup serve test test-asan test-tsan fuzz lint format install clean
+.PHONY: all build setup serve test test-asan test-tsan soak fuzz lint format install clean
 
 all: build
 
@@ -42,6 +46,11 @@ test-asan:
 test-tsan:
 	@scripts/setup --tests
 	@scripts/test build-tsan -DPGL_TSAN=ON
+
+soak: build
+	@scripts/setup --tests
+	@cd tests && PERGOLA="$(abspath $(BUILD))/pergola" ../.venv/bin/python -m soak --requests $(SOAK_REQUESTS) \
+	    $(if $(SOAK_SEED),--seed $(SOAK_SEED)) $(if $(SOAK_JSON),--json $(abspath $(SOAK_JSON)))
 
 fuzz:
 	@scripts/setup --fuzz
