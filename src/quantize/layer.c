@@ -53,7 +53,7 @@ static uint32_t n_dims(const row *r) {
     return r->dims[2] != 0 ? 3 : r->dims[1] != 0 ? 2 : 1;
 }
 
-pgl_status pgl_layer_add_dense(pgl_output *output, const pgl_source *source, const pgl_config *config,
+pgl_status pgl_layer_add_dense(pgl_quant_output *output, const pgl_source *source, const pgl_config *config,
                                const pgl_layer_place *place, pgl_error *err) {
     row rows[24];
     size_t n = layer_rows(config, place, rows);
@@ -64,28 +64,28 @@ pgl_status pgl_layer_add_dense(pgl_output *output, const pgl_source *source, con
         snprintf(base, sizeof base, "%s%s%s", place->base, rows[i].base,
                  pair && place->draft ? ".weight" : "");
         if (pair && !place->draft)
-            status = pgl_output_add_int8(output, source, place->prefix, base, rows[i].dims[0],
-                                         rows[i].dims[1], err);
+            status = pgl_quant_output_add_int8(output, source, place->prefix, base, rows[i].dims[0],
+                                               rows[i].dims[1], err);
         else
-            status = pgl_output_add_plain(output, source, place->prefix, base, n_dims(&rows[i]), rows[i].dims,
-                                          rows[i].storage == KEEP_F32, err);
+            status = pgl_quant_output_add_plain(output, source, place->prefix, base, n_dims(&rows[i]),
+                                                rows[i].dims, rows[i].storage == KEEP_F32, err);
     }
     return status;
 }
 
-static pgl_status add_leaf(pgl_output *output, const pgl_layer_place *place, const char *linear,
+static pgl_status add_leaf(pgl_quant_output *output, const pgl_layer_place *place, const char *linear,
                            const char *leaf, pgl_dtype dtype, uint32_t count, const uint64_t *dims,
-                           pgl_output_tensor **out, pgl_error *err) {
+                           pgl_quant_output_tensor **out, pgl_error *err) {
     char name[256];
     snprintf(name, sizeof name, "%s%smlp.experts.%s.%s", place->prefix, place->base, linear, leaf);
-    return pgl_output_add(output, name, dtype, count, dims, out, err);
+    return pgl_quant_output_add(output, name, dtype, count, dims, out, err);
 }
 
-static pgl_status add_coded(pgl_output *output, const pgl_layer_place *place, const char *linear, uint32_t k,
-                            uint64_t experts, uint64_t in, uint64_t out, pgl_error *err) {
+static pgl_status add_coded(pgl_quant_output *output, const pgl_layer_place *place, const char *linear,
+                            uint32_t k, uint64_t experts, uint64_t in, uint64_t out, pgl_error *err) {
     const uint64_t code[4] = {experts, in / 16, out / 16, 16 * (uint64_t)k};
     const uint64_t vin[2] = {experts, in}, vout[2] = {experts, out}, nine[1] = {9};
-    pgl_output_tensor *t = NULL;
+    pgl_quant_output_tensor *t = NULL;
     pgl_status status = add_leaf(output, place, linear, "escha_code", PGL_I16, 4, code, &t, err);
     if (status == PGL_OK)
         status = add_leaf(output, place, linear, "escha_rin", PGL_F16, 2, vin, &t, err);
@@ -101,8 +101,9 @@ static pgl_status add_coded(pgl_output *output, const pgl_layer_place *place, co
     return status;
 }
 
-pgl_status pgl_layer_add_experts(pgl_output *output, const pgl_config *config, const pgl_layer_place *place,
-                                 uint32_t k_gate_up, uint32_t k_down, pgl_error *err) {
+pgl_status pgl_layer_add_experts(pgl_quant_output *output, const pgl_config *config,
+                                 const pgl_layer_place *place, uint32_t k_gate_up, uint32_t k_down,
+                                 pgl_error *err) {
     uint64_t hidden = config->hidden_size, inter = config->moe_intermediate_size;
     pgl_status status =
         add_coded(output, place, "gate_up_proj", k_gate_up, config->n_experts, hidden, 2 * inter, err);
@@ -111,18 +112,19 @@ pgl_status pgl_layer_add_experts(pgl_output *output, const pgl_config *config, c
     return status;
 }
 
-static const pgl_output_tensor *leaf(const pgl_output *output, const pgl_layer_place *place, const char *base,
-                                     const char *suffix) {
+static const pgl_quant_output_tensor *leaf(const pgl_quant_output *output, const pgl_layer_place *place,
+                                           const char *base, const char *suffix) {
     char name[256];
     snprintf(name, sizeof name, "%s%s%s%s", place->prefix, place->base, base, suffix);
-    return pgl_output_tensor_named(output, name);
+    return pgl_quant_output_tensor_named(output, name);
 }
 
-static pgl_linear linear_view(const pgl_output *output, const pgl_layer_place *place, const char *base) {
-    const pgl_output_tensor *w8 = leaf(output, place, base, ".weight_int8");
-    const pgl_output_tensor *scale = leaf(output, place, base, ".weight_scale");
-    const pgl_output_tensor *plain = leaf(output, place, base, ".weight");
-    const pgl_output_tensor *t = w8 != NULL ? w8 : plain;
+static pgl_linear linear_view(const pgl_quant_output *output, const pgl_layer_place *place,
+                              const char *base) {
+    const pgl_quant_output_tensor *w8 = leaf(output, place, base, ".weight_int8");
+    const pgl_quant_output_tensor *scale = leaf(output, place, base, ".weight_scale");
+    const pgl_quant_output_tensor *plain = leaf(output, place, base, ".weight");
+    const pgl_quant_output_tensor *t = w8 != NULL ? w8 : plain;
     pgl_linear linear = {.kind = PGL_LINEAR_NONE};
     if (t == NULL || (w8 != NULL && scale == NULL) || t->spec.n_dims != 2)
         return linear;
@@ -138,17 +140,17 @@ static pgl_linear linear_view(const pgl_output *output, const pgl_layer_place *p
     return linear;
 }
 
-static pgl_vec vec_view(const pgl_output *output, const pgl_layer_place *place, const char *base) {
-    const pgl_output_tensor *t = leaf(output, place, base, "");
+static pgl_vec vec_view(const pgl_quant_output *output, const pgl_layer_place *place, const char *base) {
+    const pgl_quant_output_tensor *t = leaf(output, place, base, "");
     if (t == NULL)
         return (pgl_vec){0};
     return (pgl_vec){t->data, t->spec.dtype, (uint32_t)(t->bytes / pgl_dtype_size(t->spec.dtype))};
 }
 
-static pgl_coded coded_view(const pgl_output *output, const pgl_layer_place *place, const char *base) {
-    const pgl_output_tensor *code = leaf(output, place, base, ".escha_code");
-    const pgl_output_tensor *rin = leaf(output, place, base, ".escha_rin"),
-                            *rout = leaf(output, place, base, ".escha_rout");
+static pgl_coded coded_view(const pgl_quant_output *output, const pgl_layer_place *place, const char *base) {
+    const pgl_quant_output_tensor *code = leaf(output, place, base, ".escha_code");
+    const pgl_quant_output_tensor *rin = leaf(output, place, base, ".escha_rin"),
+                                  *rout = leaf(output, place, base, ".escha_rout");
     if (code == NULL || rin == NULL || rout == NULL || code->spec.n_dims != 4)
         return (pgl_coded){0};
     return (pgl_coded){.code = code->data,
@@ -160,8 +162,8 @@ static pgl_coded coded_view(const pgl_output *output, const pgl_layer_place *pla
                        .k = (uint32_t)(code->spec.dims[3] / 16)};
 }
 
-pgl_status pgl_layer_views(const pgl_output *output, const pgl_config *config, const pgl_layer_place *place,
-                           pgl_layer_weights *out, pgl_error *err) {
+pgl_status pgl_layer_views(const pgl_quant_output *output, const pgl_config *config,
+                           const pgl_layer_place *place, pgl_layer_weights *out, pgl_error *err) {
     row rows[24];
     size_t n = layer_rows(config, place, rows);
     for (size_t i = 0; i < n; i++) {

@@ -18,16 +18,17 @@ typedef struct pgl_layer_place {
 } pgl_layer_place;
 
 /* Everything of the layer but its routed experts. */
-pgl_status pgl_layer_add_dense(pgl_output *output, const pgl_source *source, const pgl_config *config,
+pgl_status pgl_layer_add_dense(pgl_quant_output *output, const pgl_source *source, const pgl_config *config,
                                const pgl_layer_place *place, pgl_error *err);
 
 /* Empty tensors for the experts' leaves. */
-pgl_status pgl_layer_add_experts(pgl_output *output, const pgl_config *config, const pgl_layer_place *place,
-                                 uint32_t k_gate_up, uint32_t k_down, pgl_error *err);
+pgl_status pgl_layer_add_experts(pgl_quant_output *output, const pgl_config *config,
+                                 const pgl_layer_place *place, uint32_t k_gate_up, uint32_t k_down,
+                                 pgl_error *err);
 
 /* Typed views of an output that holds the layer; the routed experts' are empty where the output has none. */
-pgl_status pgl_layer_views(const pgl_output *output, const pgl_config *config, const pgl_layer_place *place,
-                           pgl_layer_weights *out, pgl_error *err);
+pgl_status pgl_layer_views(const pgl_quant_output *output, const pgl_config *config,
+                           const pgl_layer_place *place, pgl_layer_weights *out, pgl_error *err);
 
 /* True when the source has routed experts for the layer, in either of the two layouts (docs/format.md). */
 bool pgl_layer_has_experts(const pgl_source *source, const pgl_layer_place *place);

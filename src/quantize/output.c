@@ -9,18 +9,18 @@
 #include "base/mapped.h"
 #include "quantize/dense.h"
 
-void pgl_output_fini(pgl_output *output) {
+void pgl_quant_output_fini(pgl_quant_output *output) {
     for (size_t i = 0; i < output->n; i++) {
         free(output->tensors[i]->data);
         free(output->tensors[i]);
     }
     free(output->tensors);
-    *output = (pgl_output){0};
+    *output = (pgl_quant_output){0};
 }
 
-pgl_status pgl_output_add(pgl_output *output, const char *name, pgl_dtype dtype, uint32_t n_dims,
-                          const uint64_t *dims, pgl_output_tensor **out, pgl_error *err) {
-    pgl_output_tensor *t = pgl_new(1, sizeof *t);
+pgl_status pgl_quant_output_add(pgl_quant_output *output, const char *name, pgl_dtype dtype, uint32_t n_dims,
+                                const uint64_t *dims, pgl_quant_output_tensor **out, pgl_error *err) {
+    pgl_quant_output_tensor *t = pgl_new(1, sizeof *t);
     if (t == NULL || !pgl_grow(&output->tensors, sizeof *output->tensors, &output->capacity, output->n + 1)) {
         free(t);
         return pgl_fail(err, PGL_E_MEMORY, "no memory for tensor %s", name);
@@ -44,30 +44,31 @@ pgl_status pgl_output_add(pgl_output *output, const char *name, pgl_dtype dtype,
     return PGL_OK;
 }
 
-const pgl_output_tensor *pgl_output_tensor_named(const pgl_output *output, const char *name) {
+const pgl_quant_output_tensor *pgl_quant_output_tensor_named(const pgl_quant_output *output,
+                                                             const char *name) {
     for (size_t i = 0; i < output->n; i++)
         if (strcmp(output->tensors[i]->name, name) == 0)
             return output->tensors[i];
     return NULL;
 }
 
-static pgl_status add_named(pgl_output *output, const char *prefix, const char *base, const char *leaf,
-                            pgl_dtype dtype, uint32_t n_dims, const uint64_t *dims, pgl_output_tensor **out,
-                            pgl_error *err) {
+static pgl_status add_named(pgl_quant_output *output, const char *prefix, const char *base, const char *leaf,
+                            pgl_dtype dtype, uint32_t n_dims, const uint64_t *dims,
+                            pgl_quant_output_tensor **out, pgl_error *err) {
     char name[256];
     int n = snprintf(name, sizeof name, "%s%s%s", prefix, base, leaf);
     if (n < 0 || (size_t)n >= sizeof name)
         return pgl_fail(err, PGL_E_INVALID, "tensor %s%s: its name is too long", base, leaf);
-    return pgl_output_add(output, name, dtype, n_dims, dims, out, err);
+    return pgl_quant_output_add(output, name, dtype, n_dims, dims, out, err);
 }
 
-pgl_status pgl_output_add_int8(pgl_output *output, const pgl_source *source, const char *prefix,
-                               const char *base, uint64_t rows, uint64_t columns, pgl_error *err) {
+pgl_status pgl_quant_output_add_int8(pgl_quant_output *output, const pgl_source *source, const char *prefix,
+                                     const char *base, uint64_t rows, uint64_t columns, pgl_error *err) {
     char weight[256];
     snprintf(weight, sizeof weight, "%s.weight", base);
     const pgl_tensor *in;
     const uint64_t dims[2] = {rows, columns};
-    pgl_output_tensor *w8 = NULL, *scale = NULL;
+    pgl_quant_output_tensor *w8 = NULL, *scale = NULL;
     pgl_status status = pgl_source_get(source, weight, 2, dims, &in, err);
     if (status == PGL_OK)
         status = add_named(output, prefix, base, ".weight_int8", PGL_I8, 2, dims, &w8, err);
@@ -88,11 +89,11 @@ pgl_status pgl_output_add_int8(pgl_output *output, const pgl_source *source, con
     return status;
 }
 
-pgl_status pgl_output_add_plain(pgl_output *output, const pgl_source *source, const char *prefix,
-                                const char *base, uint32_t n_dims, const uint64_t *dims, bool as_f32,
-                                pgl_error *err) {
+pgl_status pgl_quant_output_add_plain(pgl_quant_output *output, const pgl_source *source, const char *prefix,
+                                      const char *base, uint32_t n_dims, const uint64_t *dims, bool as_f32,
+                                      pgl_error *err) {
     const pgl_tensor *in;
-    pgl_output_tensor *out;
+    pgl_quant_output_tensor *out;
     pgl_status status = pgl_source_get(source, base, n_dims, dims, &in, err);
     if (status != PGL_OK)
         return status;
@@ -116,7 +117,7 @@ pgl_status pgl_output_add_plain(pgl_output *output, const pgl_source *source, co
     return status;
 }
 
-pgl_status pgl_output_write(const pgl_output *output, const char *path, pgl_error *err) {
+pgl_status pgl_quant_output_write(const pgl_quant_output *output, const char *path, pgl_error *err) {
     pgl_safetensors_spec *specs = pgl_new(output->n, sizeof *specs);
     if (specs == NULL)
         return pgl_fail(err, PGL_E_MEMORY, "no memory for the header of %s", path);
@@ -134,7 +135,7 @@ pgl_status pgl_output_write(const pgl_output *output, const char *path, pgl_erro
     return pgl_safetensors_finish(writer, err);
 }
 
-pgl_status pgl_output_read(pgl_output *output, const char *path, pgl_error *err) {
+pgl_status pgl_quant_output_read(pgl_quant_output *output, const char *path, pgl_error *err) {
     pgl_mapped mapped = PGL_MAPPED_INIT;
     pgl_status status = pgl_mapped_open(path, &mapped, err);
     if (status != PGL_OK)
@@ -144,8 +145,8 @@ pgl_status pgl_output_read(pgl_output *output, const char *path, pgl_error *err)
     if (status == PGL_OK) {
         for (size_t i = 0; i < header.n_tensors && status == PGL_OK; i++) {
             const pgl_safetensors_tensor *t = &header.tensors[i];
-            pgl_output_tensor *copy = NULL;
-            status = pgl_output_add(output, t->name, t->dtype, t->n_dims, t->dims, &copy, err);
+            pgl_quant_output_tensor *copy = NULL;
+            status = pgl_quant_output_add(output, t->name, t->dtype, t->n_dims, t->dims, &copy, err);
             if (status == PGL_OK)
                 memcpy(copy->data, mapped.data + t->offset, t->bytes);
         }

@@ -16,7 +16,7 @@ typedef struct run {
     pgl_source source;
     pgl_buf config_text;
     pgl_config config;
-    pgl_output top; /* the first file: embedding, head, norm, draft head */
+    pgl_quant_output top; /* the first file: embedding, head, norm, draft head */
     pgl_weights weights;
     pgl_model model;
     pgl_pool *pool;
@@ -78,11 +78,12 @@ static pgl_status add_draft(run *r, pgl_error *err) {
     if (pgl_source_find(&r->source, "mtp.fc.weight") == NULL)
         return PGL_OK;
     pgl_layer_place place = draft_place();
-    pgl_status status = pgl_output_add_plain(&r->top, &r->source, "", "mtp.fc.weight", 2, fc, false, err);
+    pgl_status status =
+        pgl_quant_output_add_plain(&r->top, &r->source, "", "mtp.fc.weight", 2, fc, false, err);
     static const char *const NORMS[] = {"mtp.pre_fc_norm_embedding.weight", "mtp.pre_fc_norm_hidden.weight",
                                         "mtp.norm.weight"};
     for (size_t i = 0; i < 3 && status == PGL_OK; i++)
-        status = pgl_output_add_plain(&r->top, &r->source, "", NORMS[i], 1, one, false, err);
+        status = pgl_quant_output_add_plain(&r->top, &r->source, "", NORMS[i], 1, one, false, err);
     if (status == PGL_OK)
         status = pgl_layer_add_dense(&r->top, &r->source, &r->config, &place, err);
     if (status != PGL_OK || !pgl_layer_has_experts(&r->source, &place))
@@ -104,11 +105,12 @@ static pgl_status add_draft(run *r, pgl_error *err) {
 static pgl_status make_top(run *r, pgl_error *err) {
     const uint64_t hidden = r->config.hidden_size, vocab = r->config.vocab_size, one[1] = {hidden};
     pgl_status status =
-        pgl_output_add_int8(&r->top, &r->source, TRUNK_PREFIX, "embed_tokens", vocab, hidden, err);
+        pgl_quant_output_add_int8(&r->top, &r->source, TRUNK_PREFIX, "embed_tokens", vocab, hidden, err);
     if (status == PGL_OK && !r->config.tie_word_embeddings)
-        status = pgl_output_add_int8(&r->top, &r->source, "", "lm_head", vocab, hidden, err);
+        status = pgl_quant_output_add_int8(&r->top, &r->source, "", "lm_head", vocab, hidden, err);
     if (status == PGL_OK)
-        status = pgl_output_add_plain(&r->top, &r->source, TRUNK_PREFIX, "norm.weight", 1, one, false, err);
+        status =
+            pgl_quant_output_add_plain(&r->top, &r->source, TRUNK_PREFIX, "norm.weight", 1, one, false, err);
     return status == PGL_OK ? add_draft(r, err) : status;
 }
 
@@ -120,15 +122,16 @@ static pgl_status top_file(run *r, pgl_error *err) {
         return pgl_fail(err, PGL_E_MEMORY, "no memory for a path");
     pgl_status status;
     if (pgl_fs_is_file(path)) {
-        status = pgl_output_read(&r->top, path, err);
+        status = pgl_quant_output_read(&r->top, path, err);
     } else {
         status = make_top(r, err);
         if (status == PGL_OK)
-            status = pgl_output_write(&r->top, path, err);
+            status = pgl_quant_output_write(&r->top, path, err);
     }
-    const pgl_output_tensor *w8 = pgl_output_tensor_named(&r->top, TRUNK_PREFIX "embed_tokens.weight_int8");
-    const pgl_output_tensor *scale =
-        pgl_output_tensor_named(&r->top, TRUNK_PREFIX "embed_tokens.weight_scale");
+    const pgl_quant_output_tensor *w8 =
+        pgl_quant_output_tensor_named(&r->top, TRUNK_PREFIX "embed_tokens.weight_int8");
+    const pgl_quant_output_tensor *scale =
+        pgl_quant_output_tensor_named(&r->top, TRUNK_PREFIX "embed_tokens.weight_scale");
     if (status == PGL_OK && (w8 == NULL || scale == NULL))
         status = pgl_fail(err, PGL_E_FORMAT, "%s: expected the embedding, found none", path);
     if (status == PGL_OK)
@@ -143,7 +146,7 @@ static pgl_status top_file(run *r, pgl_error *err) {
     return status;
 }
 
-static pgl_status make_layer(run *r, const pgl_layer_place *place, pgl_output *output,
+static pgl_status make_layer(run *r, const pgl_layer_place *place, pgl_quant_output *output,
                              pgl_layer_weights *views, pgl_layer_report *report, pgl_error *err) {
     pgl_status status = pgl_layer_add_dense(output, &r->source, &r->config, place, err);
     if (status == PGL_OK)
@@ -164,7 +167,7 @@ static pgl_status layer_file(run *r, pgl_error *err) {
     if (path == NULL)
         return pgl_fail(err, PGL_E_MEMORY, "no memory for a path");
     pgl_layer_place place = place_of(r, r->layer);
-    pgl_output output = {0};
+    pgl_quant_output output = {0};
     pgl_layer_weights views;
     pgl_layer_report report;
     bool there = pgl_fs_is_file(path);
@@ -172,9 +175,9 @@ static pgl_status layer_file(run *r, pgl_error *err) {
     if (!there) {
         status = make_layer(r, &place, &output, &views, &report, err);
         if (status == PGL_OK)
-            status = pgl_output_write(&output, path, err);
+            status = pgl_quant_output_write(&output, path, err);
     } else if (r->calibration != NULL) {
-        status = pgl_output_read(&output, path, err);
+        status = pgl_quant_output_read(&output, path, err);
         if (status == PGL_OK)
             status = pgl_layer_views(&output, &r->config, &place, &views, err);
         if (status == PGL_OK)
@@ -184,7 +187,7 @@ static pgl_status layer_file(run *r, pgl_error *err) {
         status = pgl_calibration_finish(r->calibration, r->layer, &views, err);
     if (status == PGL_OK)
         status = report_layer(r, there ? NULL : &report, there, err);
-    pgl_output_fini(&output);
+    pgl_quant_output_fini(&output);
     free(path);
     return status;
 }
@@ -245,7 +248,7 @@ static pgl_status open_run(const pgl_quantize_options *options, run **out, pgl_e
 static void close_run(run *r) {
     pgl_calibration_close(r->calibration);
     pgl_pool_close(r->pool);
-    pgl_output_fini(&r->top);
+    pgl_quant_output_fini(&r->top);
     pgl_source_close(&r->source);
     pgl_buf_fini(&r->config_text);
     free(r);
@@ -285,7 +288,7 @@ pgl_status pgl_quantize_draft(const pgl_quantize_options *options, pgl_error *er
     if (status == PGL_OK)
         status = add_draft(r, err);
     if (status == PGL_OK)
-        status = pgl_output_write(&r->top, path, err);
+        status = pgl_quant_output_write(&r->top, path, err);
     free(path);
     close_run(r);
     return status;
