@@ -81,6 +81,9 @@ pgl_json_span pgl_json_raw_element(pgl_json_span array, size_t index);
  * when it is no string or memory is out. */
 bool pgl_json_raw_string(pgl_json_span string, pgl_buf *out);
 
+/* Appends a value's text as it is written, but for unpaired surrogate escapes, which become \\ufffd. */
+bool pgl_json_put_raw(pgl_buf *out, pgl_json_span value);
+
 /* Appends text as a JSON string with its quotes: control characters, quote and backslash escaped, the rest as
  * it is; bytes that are not UTF-8 become U+FFFD, so that what is written is always valid. */
 bool pgl_json_put_string(pgl_buf *out, const char *text, size_t size);

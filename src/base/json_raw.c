@@ -175,3 +175,22 @@ pgl_json_span pgl_json_raw(pgl_json_span span, const pgl_json_step *steps, size_
                                   : pgl_json_raw_element(at, steps[i].index);
     return at;
 }
+
+bool pgl_json_put_raw(pgl_buf *out, pgl_json_span value) {
+    const char *p = value.text, *end = value.text + value.size, *plain = p;
+    while (p < end && (p = memchr(p, '\\', (size_t)(end - p))) != NULL) {
+        int32_t high = end - p >= 6 && p[1] == 'u' ? pgl_json_hex4(p + 2, end) : -1;
+        int32_t low = end - p >= 12 && p[6] == '\\' && p[7] == 'u' ? pgl_json_hex4(p + 8, end) : -1;
+        bool half = high >= 0xD800 && high <= 0xDFFF;
+        if (half && high < 0xDC00 && low >= 0xDC00 && low <= 0xDFFF) {
+            p += 12;
+        } else if (half) {
+            if (!pgl_buf_append(out, plain, (size_t)(p - plain)) || !pgl_buf_puts(out, "\\ufffd"))
+                return false;
+            plain = p += 6;
+        } else {
+            p += end - p >= 2 ? 2 : 1;
+        }
+    }
+    return pgl_buf_append(out, plain, (size_t)(end - plain));
+}

@@ -9,8 +9,6 @@
 
 #define OPEN_THINK "<think>"
 #define CLOSE_THINK "</think>"
-#define OPEN_CALL "<tool_call>"
-#define OPEN_FUNCTION "<function="
 
 static bool is_blank(char c) {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
@@ -74,24 +72,13 @@ static void give_trimmed(pgl_output *o, pgl_output_kind kind, const char *text, 
     o->failed = !pgl_buf_append(&o->blanks, text + end, size - end) || o->failed;
 }
 
-/* Whether the tag of n bytes at i is only mentioned: the same quotation mark right before and behind it. -1: what is
- * behind it has not come yet. */
-static int is_quoted(const pgl_output *o, size_t i, size_t n) {
-    char mark = i > 0 ? o->in.data[i - 1] : o->before;
-    if (mark == 0 || strchr("`'\"", mark) == NULL)
-        return 0;
-    if (i + n < o->in.size)
-        return o->in.data[i + n] == mark;
-    return o->final ? 0 : -1;
-}
-
 /* The same for a tag of the thought, where a backtick before it has to be an opening one: `a`</think>`b` ends it. */
 static int is_quoted_thought(const pgl_output *o, size_t i, size_t n) {
     char mark = i > 0 ? o->in.data[i - 1] : o->before;
     size_t ticks = o->backticks;
     for (size_t k = 0; mark == '`' && k < i; k++)
         ticks = o->in.data[k] == '\n' ? 0 : ticks + (o->in.data[k] == '`');
-    return mark == '`' && ticks % 2 == 0 ? 0 : is_quoted(o, i, n);
+    return mark == '`' && ticks % 2 == 0 ? 0 : pgl_output_is_quoted(o, i, n);
 }
 
 /* Goes on over n bytes of the thought. */
@@ -101,36 +88,17 @@ static void consume_thought(pgl_output *o, size_t n) {
     pgl_output_consume(o, n);
 }
 
-/* The first of the tags at or after from: its place, *which. size when there is none; *hold is how much of the text is
- * certain to be before any. Tags that are NULL are not looked for. */
-static size_t next_tag(const pgl_output *o, size_t from, const char *const tags[2], int *which,
-                       size_t *hold) {
-    size_t size = o->in.size;
-    *hold = size;
-    for (const char *at; from < size && (at = memchr(o->in.data + from, '<', size - from)) != NULL; from++) {
-        from = (size_t)(at - o->in.data);
-        for (int k = 0; k < 2; k++) {
-            int begins = tags[k] == NULL ? 0 : pgl_output_begins(at, size - from, tags[k]);
-            *which = k;
-            if (begins == 1)
-                return *hold = from;
-            if (begins < 0 && !o->final)
-                *hold = from;
-        }
-        if (*hold < size)
-            return size;
-    }
-    return size;
-}
-
 /* ---- thinking */
 
 static bool step_begin(pgl_output *o) {
-    size_t blanks = pgl_output_blanks(o->in.data, o->in.size);
+    size_t blanks = o->scanned;
+    blanks += pgl_output_blanks(o->in.data + blanks, o->in.size - blanks);
+    o->scanned = blanks;
     int tag =
         o->in.size == blanks ? -1 : pgl_output_begins(o->in.data + blanks, o->in.size - blanks, OPEN_THINK);
     if (tag < 0 && !o->final)
         return false;
+    o->scanned = 0;
     if (tag == 1)
         pgl_output_consume(o, blanks + strlen(OPEN_THINK));
     o->had_thought = tag == 1 || o->options.in_thought;
@@ -154,9 +122,9 @@ static bool step_thought(pgl_output *o) {
         pgl_output_consume(o, pgl_output_blanks(o->in.data, o->in.size));
         o->thought_begun = o->in.size > 0;
     }
-    const char *const tags[2] = {CLOSE_THINK, o->tools == NULL ? NULL : OPEN_CALL};
+    const char *const tags[2] = {CLOSE_THINK, o->tools == NULL ? NULL : PGL_TAG_CALL};
     int which;
-    size_t hold, tag = next_tag(o, 0, tags, &which, &hold);
+    size_t hold, tag = pgl_output_next_tag(o, 0, tags, &which, &hold);
     if (tag == o->in.size) {
         think(o, hold);
         return false;
@@ -166,6 +134,12 @@ static bool step_thought(pgl_output *o) {
     if (quoted != 0)
         return quoted > 0;
     if (which == 1) {
+        int opens = pgl_output_opens_call(o, 0);
+        if (opens == 0)
+            think(o, strlen(PGL_TAG_CALL));
+        if (opens <= 0)
+            return opens == 0;
+        o->probe = (pgl_output_probe){0};
         o->close_at = SIZE_MAX;
         o->state = PGL_STATE_CONSIDERED;
         return true;
@@ -181,8 +155,8 @@ static bool step_considered(pgl_output *o) {
     static const char *const TAGS[2] = {CLOSE_THINK, NULL};
     while (o->close_at == SIZE_MAX) {
         int which;
-        size_t close = next_tag(o, o->scanned, TAGS, &which, &o->scanned);
-        int quoted = close < o->in.size ? is_quoted(o, close, strlen(CLOSE_THINK)) : -1;
+        size_t close = pgl_output_next_tag(o, o->scanned, TAGS, &which, &o->scanned);
+        int quoted = close < o->in.size ? pgl_output_is_quoted(o, close, strlen(CLOSE_THINK)) : -1;
         if (quoted == 0)
             o->close_at = close;
         else if (quoted > 0)
@@ -205,6 +179,7 @@ static bool step_considered(pgl_output *o) {
     if (!answered && !o->cut) {
         end_thought(o, PGL_STATE_ANSWER);
         o->scanned = 0;
+        o->before = 0; /* what stands there was judged by the thought's rule of quoting */
         return true;
     }
     size_t thought = o->close_at == SIZE_MAX ? o->in.size : o->close_at;
@@ -232,54 +207,6 @@ static bool step_after(pgl_output *o) {
 
 /* ---- the answer */
 
-/* <tool_call> at i begins a call: 1; is text: 0; -1: not known yet. */
-static int opens_call(const pgl_output *o, size_t i) {
-    const char *text = o->in.data + i + strlen(OPEN_CALL);
-    size_t size = o->in.size - i - strlen(OPEN_CALL), blanks = pgl_output_blanks(text, size);
-    if (blanks == size)
-        return o->final ? 0 : -1;
-    if (text[blanks] == '{')
-        return 1;
-    int function = pgl_output_begins(text + blanks, size - blanks, OPEN_FUNCTION);
-    return function < 0 && o->final ? 0 : function;
-}
-
-/* <function=NAME> at i, NAME known and nothing but blanks before it on its line. */
-static int opens_function(const pgl_output *o, size_t i) {
-    size_t line = i;
-    while (line > 0 && (o->in.data[line - 1] == ' ' || o->in.data[line - 1] == '\t'))
-        line--;
-    if (line > 0 ? o->in.data[line - 1] != '\n' : !o->line_start)
-        return 0;
-    const char *name = o->in.data + i + strlen(OPEN_FUNCTION);
-    size_t size = o->in.size - i - strlen(OPEN_FUNCTION), n = 0;
-    while (n < size && n < 256 && name[n] != '>' && name[n] != '\n')
-        n++;
-    if (n == size && n < 256)
-        return o->final ? 0 : -1;
-    return name[n] == '>' && pgl_tool_find(o->tools, name, n) != NULL;
-}
-
-/* The first place where a call begins; size when there is none. *hold: how much is certain to be text before it. */
-static size_t find_call(const pgl_output *o, bool *function, size_t *hold) {
-    static const char *const TAGS[2] = {OPEN_CALL, OPEN_FUNCTION};
-    size_t size = o->in.size, from = 0;
-    for (;;) {
-        int which;
-        size_t i = next_tag(o, from, TAGS, &which, hold);
-        if (i == size)
-            return size;
-        *function = which == 1;
-        int quoted = is_quoted(o, i, *function ? 0 : strlen(OPEN_CALL));
-        int opens = *function ? opens_function(o, i) : opens_call(o, i);
-        if (opens == 1 && quoted == 0)
-            return i;
-        if (quoted < 0 || (opens < 0 && quoted == 0))
-            return size;
-        from = i + 1;
-    }
-}
-
 static void note_line(pgl_output *o, size_t n) {
     for (size_t i = 0; i < n; i++) {
         char c = o->in.data[i];
@@ -294,7 +221,7 @@ static bool step_answer(pgl_output *o) {
         return false;
     }
     bool function = false;
-    size_t hold, size = o->in.size, call = find_call(o, &function, &hold);
+    size_t hold, size = o->in.size, call = pgl_output_find_call(o, &function, &hold);
     if (hold > 0) {
         if (o->state == PGL_STATE_ANSWER)
             give_trimmed(o, PGL_OUTPUT_CONTENT, o->in.data, hold);
@@ -305,7 +232,7 @@ static bool step_answer(pgl_output *o) {
         return false;
     pgl_buf_clear(&o->blanks);
     if (!function)
-        pgl_output_consume(o, strlen(OPEN_CALL));
+        pgl_output_consume(o, strlen(PGL_TAG_CALL));
     o->state = PGL_STATE_CALL;
     return true;
 }

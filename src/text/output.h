@@ -13,14 +13,21 @@
  *
  * Calls. Only with tools. Values are typed by the tool's schema: strings verbatim but for the one newline on each side,
  * streamed as they come, also where null or another type is allowed beside them, once it is clear that they are neither;
- * anything else becomes JSON of the type, as written, where it is that, and a string where it is not. A value ends at </parameter> where the structure goes on behind it, so it may contain markup, whole
- * calls included; failing that, at the opening tag of another parameter that the tool has and the call has not had, or
- * where the function or the call ends with the turn, or before another call. Parameters without a name, doubled closing tags
- * and calls without a function are left out; what is good around them stays. <function=NAME> of a known tool at the
- * beginning of a line needs no <tool_call>. A JSON object {"name", "arguments"} inside <tool_call> is taken as a call.
- * A call inside a thought counts when nothing but white space follows, or the thought is never closed. White space around
- * calls, and any text behind the first call, is dropped. Arguments are always a JSON object, closed also when the turn
- * ends inside a call, unless it was cut by its limit.
+ * anything else becomes JSON of the type, as written, where it is that, and a string where it is not. A value ends at
+ * </parameter> where the structure goes on behind it, so it may contain markup, whole calls included; failing that, at the
+ * opening tag of another parameter that the tool has and the call has not had, or where the function or the call ends with
+ * the turn, or before another call. Parameters without a usable name (none, with NUL, over 256 bytes), a parameter's second
+ * value and doubled closing tags are left out; what is good around them stays. <function=NAME> of a known tool at the
+ * beginning of a line needs no <tool_call>. A JSON object {"name", "arguments"} inside <tool_call> is taken as a call;
+ * its arguments are an object, the text of one, or nothing at all, which is {}.
+ *
+ * A <tool_call> behind which neither a function's name nor a whole object of that kind stands begins no call: it is text
+ * like any other, and so is what follows it. A call inside a thought counts when nothing but white space follows, or the
+ * thought is never closed. White space around calls, and any text behind the first call, is dropped. Arguments are always
+ * a JSON object that any reader takes: no NUL in its keys, no half surrogates; it is closed also when the turn ends inside
+ * a call, unless it was cut by its limit.
+ *
+ * Time is linear in the text, however it is cut: nothing is looked at again but a bounded piece before what is new.
  *
  * One thread at a time. */
 #ifndef PGL_TEXT_OUTPUT_H

@@ -1,4 +1,4 @@
-/* Tool calls: the states from CALL to OBJECT_CALL of a parser that output.c owns. */
+/* Tool calls: the states from CALL to LOST_VALUE of a parser that output.c owns. */
 #include <string.h>
 
 #include "text/output_impl.h"
@@ -6,14 +6,9 @@
 #define CLOSE_PARAMETER "</parameter>"
 #define OPEN_PARAMETER "<parameter="
 #define CLOSE_FUNCTION "</function>"
-#define OPEN_FUNCTION "<function="
-#define OPEN_CALL "<tool_call>"
 #define CLOSE_CALL "</tool_call>"
-#define MOST_BLANKS 1024 /* more between two tags are no layout */
 
-static bool is_blank(char c) {
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
+static const pgl_json_options OBJECT = {.last_wins = true, .allow_nul = true, .replace_surrogates = true};
 
 static void give_arguments(pgl_output *o, const char *text) {
     pgl_output_give(o, PGL_OUTPUT_ARGUMENTS, text, strlen(text));
@@ -39,45 +34,38 @@ static void begin_call(pgl_output *o, const char *name, size_t size) {
     pgl_output_give(o, PGL_OUTPUT_CALL, name, size);
 }
 
-/* The end of a tag's name: '>', or the newline that stands where it is missing; size when neither has come. */
-static size_t name_end(const char *text, size_t size, size_t from) {
-    size_t i = from;
-    while (i < size && text[i] != '>' && text[i] != '\n')
-        i++;
-    return i;
-}
-
-static void trim(const char **text, size_t *size) {
-    while (*size > 0 && is_blank(**text)) {
-        (*text)++;
-        (*size)--;
+/* A call as JSON: its object is whole and was looked at. */
+static void give_object(pgl_output *o) {
+    pgl_buf name = PGL_BUF_INIT, arguments = PGL_BUF_INIT;
+    size_t size = o->probe.at - o->probe.start;
+    if (pgl_output_read_object(o->in.data, size, &name, &arguments)) {
+        begin_call(o, name.data, name.size);
+        pgl_output_give(o, PGL_OUTPUT_ARGUMENTS, arguments.data, arguments.size);
+        pgl_output_end_call(o, false);
+    } else {
+        o->failed = true; /* memory ran out */
+        o->state = PGL_STATE_BETWEEN;
     }
-    while (*size > 0 && (is_blank((*text)[*size - 1]) || (*text)[*size - 1] == '='))
-        (*size)--;
+    pgl_buf_fini(&name);
+    pgl_buf_fini(&arguments);
+    pgl_output_consume(o, size);
 }
 
 static bool step_call(pgl_output *o) {
     pgl_output_consume(o, pgl_output_blanks(o->in.data, o->in.size));
-    if (o->in.size == 0)
-        return false;
     if (o->in.data[0] == '{') {
-        o->state = PGL_STATE_OBJECT_CALL;
-        return true;
-    }
-    size_t from = strlen(OPEN_FUNCTION), end = name_end(o->in.data, o->in.size, from);
-    if (end == o->in.size && !o->final)
-        return false;
-    const char *name = o->in.data + from;
-    size_t size = end - from;
-    trim(&name, &size);
-    if (size > 0) {
+        give_object(o);
+    } else {
+        size_t from = strlen(PGL_TAG_FUNCTION), end = pgl_output_name_end(o->in.data, o->in.size, from);
+        const char *name = o->in.data + from;
+        size_t size = end - from;
+        pgl_output_trim_name(&name, &size);
         begin_call(o, name, size);
         give_arguments(o, "{");
         o->state = PGL_STATE_PARAMETERS;
-    } else {
-        o->state = PGL_STATE_BETWEEN;
+        pgl_output_consume(o, end < o->in.size ? end + 1 : end);
     }
-    pgl_output_consume(o, end < o->in.size ? end + 1 : end);
+    o->probe = (pgl_output_probe){0};
     return true;
 }
 
@@ -102,21 +90,21 @@ static bool begin_value(pgl_output *o, const char *key, size_t size) {
 }
 
 static bool open_parameter(pgl_output *o) {
-    size_t from = strlen(OPEN_PARAMETER), end = name_end(o->in.data, o->in.size, from);
-    if (end == o->in.size && !o->final)
+    size_t from = strlen(OPEN_PARAMETER), end = pgl_output_name_end(o->in.data, o->in.size, from);
+    if (end == o->in.size && end - from <= PGL_OUTPUT_MOST_NAME_BYTES && !o->final)
         return false;
     const char *key = o->in.data + from;
     size_t size = end - from;
     bool whole = end < o->in.size && o->in.data[end] == '>';
-    trim(&key, &size);
-    begin_value(o, key, whole ? size : 0);
+    bool named = pgl_output_trim_name(&key, &size);
+    begin_value(o, key, whole && named ? size : 0);
     pgl_output_consume(o, whole ? end + 1 : end);
     return true;
 }
 
 static bool step_parameters(pgl_output *o) {
     static const char *const TAGS[] = {OPEN_PARAMETER, CLOSE_PARAMETER, CLOSE_FUNCTION, CLOSE_CALL,
-                                       OPEN_CALL};
+                                       PGL_TAG_CALL};
     pgl_output_consume(o, pgl_output_blanks(o->in.data, o->in.size));
     if (o->in.size == 0)
         return false;
@@ -143,9 +131,11 @@ static bool step_parameters(pgl_output *o) {
 
 /* Whether text begins with the opening tag of a parameter that the tool has and the call has not had. -1: not known yet. */
 static int opens_known(const pgl_output *o, const char *text, size_t size) {
-    size_t from = strlen(OPEN_PARAMETER), end = name_end(text, size, from);
+    size_t from = strlen(OPEN_PARAMETER), end = pgl_output_name_end(text, size, from);
+    if (end - from > PGL_OUTPUT_MOST_NAME_BYTES)
+        return 0;
     if (end == size)
-        return o->final || end - from > 256 ? 0 : -1;
+        return o->final ? 0 : -1;
     return text[end] == '>' && pgl_tool_has_key(o->tool, text + from, end - from) &&
            !pgl_tool_seen_has(&o->seen, text + from, end - from);
 }
@@ -154,8 +144,8 @@ static int opens_known(const pgl_output *o, const char *text, size_t size) {
  * the word when it may. */
 static int follows(const pgl_output *o, const char *text, size_t size, const char *word, bool or_end) {
     size_t blanks = pgl_output_blanks(text, size);
-    if (blanks == size || blanks > MOST_BLANKS)
-        return o->final || blanks > MOST_BLANKS ? or_end : -1;
+    if (blanks == size || blanks > PGL_OUTPUT_MOST_BLANKS)
+        return o->final || blanks > PGL_OUTPUT_MOST_BLANKS ? or_end : -1;
     int begins = pgl_output_begins(text + blanks, size - blanks, word);
     return begins < 0 && o->final ? 0 : begins;
 }
@@ -165,7 +155,7 @@ static int ends_call(const pgl_output *o, const char *text, size_t size) {
     int tag = pgl_output_begins(text, size, CLOSE_CALL);
     if (tag != 1)
         return tag < 0 && o->final ? 0 : tag;
-    return follows(o, text + strlen(CLOSE_CALL), size - strlen(CLOSE_CALL), OPEN_CALL, true);
+    return follows(o, text + strlen(CLOSE_CALL), size - strlen(CLOSE_CALL), PGL_TAG_CALL, true);
 }
 
 /* </function> at text, and the end of the call or of the turn behind it. */
@@ -176,8 +166,8 @@ static int ends_function(const pgl_output *o, const char *text, size_t size) {
     text += strlen(CLOSE_FUNCTION);
     size -= strlen(CLOSE_FUNCTION);
     size_t blanks = pgl_output_blanks(text, size);
-    if (blanks == size || blanks > MOST_BLANKS)
-        return o->final || blanks > MOST_BLANKS ? 1 : -1;
+    if (blanks == size || blanks > PGL_OUTPUT_MOST_BLANKS)
+        return o->final || blanks > PGL_OUTPUT_MOST_BLANKS ? 1 : -1;
     return ends_call(o, text + blanks, size - blanks);
 }
 
@@ -188,8 +178,8 @@ static int closes_parameter(const pgl_output *o, size_t i) {
     static const char *const NEXT[] = {OPEN_PARAMETER, CLOSE_PARAMETER, CLOSE_FUNCTION, CLOSE_CALL};
     const char *text = o->in.data + i + strlen(CLOSE_PARAMETER);
     size_t size = o->in.size - i - strlen(CLOSE_PARAMETER), blanks = pgl_output_blanks(text, size);
-    if (blanks == size || blanks > MOST_BLANKS)
-        return o->final || blanks > MOST_BLANKS ? 1 : -1;
+    if (blanks == size || blanks > PGL_OUTPUT_MOST_BLANKS)
+        return o->final || blanks > PGL_OUTPUT_MOST_BLANKS ? 1 : -1;
     text += blanks;
     size -= blanks;
     if (o->nested > 0) {
@@ -334,7 +324,9 @@ static bool step_text_value(pgl_output *o) {
 static bool step_gathered_value(pgl_output *o) {
     value_end end = find_end(o);
     const char *text = o->in.data;
-    if (!end.found && o->state == PGL_STATE_JSON_VALUE && pgl_tool_is_string(text, end.text, o->types)) {
+    size_t certain = without_newline(text, end.text), lead = opening_newline(text, certain);
+    if (!end.found && o->state == PGL_STATE_JSON_VALUE &&
+        pgl_tool_is_string(text + lead, certain - lead, o->types)) {
         o->state = PGL_STATE_TEXT_VALUE; /* which looks at all of it again */
         o->scanned = o->nested = 0;
         return true;
@@ -357,41 +349,36 @@ static bool step_gathered_value(pgl_output *o) {
 
 /* ---- {"name": .., "arguments": ..} */
 
-static bool give_object(pgl_output *o, const char *text, size_t size) {
-    json_t *root = NULL;
-    pgl_json_options options = {.last_wins = true, .allow_nul = true, .replace_surrogates = true};
-    bool taken = pgl_json_parse(text, size, &options, &root, NULL) == PGL_OK;
-    const json_t *name = json_object_get(root, "name"), *arguments = json_object_get(root, "arguments");
-    taken = taken && json_is_string(name) && json_string_length(name) > 0;
-    if (taken) {
-        pgl_json_span raw = pgl_json_raw_member((pgl_json_span){text, size}, "arguments");
-        begin_call(o, json_string_value(name), json_string_length(name));
-        if (json_is_object(arguments) && raw.text != NULL)
-            pgl_output_give(o, PGL_OUTPUT_ARGUMENTS, raw.text, raw.size);
-        else
-            give_arguments(o, "{}");
-        pgl_output_end_call(o, false);
-    }
-    json_decref(root);
-    return taken;
+static bool put_arguments(pgl_json_span arguments, const json_t *value, pgl_buf *out) {
+    const char *text = json_string_value(value);
+    if (json_is_object(value))
+        return pgl_json_put_raw(out, arguments);
+    if (value == NULL || json_is_null(value) || (text != NULL && text[0] == 0))
+        return pgl_buf_puts(out, "{}");
+    json_t *inner = NULL;
+    bool ok = text != NULL &&
+              pgl_json_parse(text, json_string_length(value), &OBJECT, &inner, NULL) == PGL_OK &&
+              json_is_object(inner);
+    json_decref(inner);
+    return ok && pgl_json_put_raw(out, (pgl_json_span){text, json_string_length(value)});
 }
 
-static bool step_object_call(pgl_output *o) {
-    size_t from = o->scanned, partial, size = o->in.size;
-    for (;;) {
-        size_t end = pgl_output_seek(o->in.data, size, from, CLOSE_CALL, &partial);
-        if (end == size && !o->final) {
-            o->scanned = partial;
-            return false;
-        }
-        bool taken = give_object(o, o->in.data, end);
-        if (taken || end == size) {
-            pgl_output_consume(o, end);
-            o->state = PGL_STATE_BETWEEN;
-            return true;
-        }
-        from = end + 1;
-    }
+bool pgl_output_read_object(const char *text, size_t size, pgl_buf *name, pgl_buf *arguments) {
+    json_t *root = NULL;
+    bool ok = pgl_json_parse(text, size, &OBJECT, &root, NULL) == PGL_OK;
+    const json_t *title = json_object_get(root, "name"), *value = json_object_get(root, "arguments");
+    const char *word = json_string_value(title);
+    size_t n = word == NULL ? 0 : json_string_length(title);
+    ok = ok && n > 0 && n <= PGL_OUTPUT_MOST_NAME_BYTES && memchr(word, 0, n) == NULL;
+    pgl_buf piece = PGL_BUF_INIT;
+    ok = ok && put_arguments(pgl_json_raw_member((pgl_json_span){text, size}, "arguments"), value, &piece);
+    if (name != NULL)
+        ok = ok && pgl_buf_append(name, word, n);
+    if (arguments != NULL)
+        ok = ok && pgl_buf_append(arguments, piece.data, piece.size);
+    pgl_buf_fini(&piece);
+    json_decref(root);
+    return ok;
 }
 
 bool pgl_output_calls_step(pgl_output *o) {
@@ -405,8 +392,6 @@ bool pgl_output_calls_step(pgl_output *o) {
     case PGL_STATE_JSON_VALUE:
     case PGL_STATE_LOST_VALUE:
         return step_gathered_value(o);
-    case PGL_STATE_OBJECT_CALL:
-        return step_object_call(o);
     default:
         return false;
     }

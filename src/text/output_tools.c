@@ -7,6 +7,11 @@
 
 #include "base/alloc.h"
 
+/* Where a string is allowed, a value with more blanks before it, or a number or word of more bytes with those behind it,
+ * is one: as many are looked at again for each piece that comes. */
+#define MOST_BLANKS 64
+#define MOST_OTHER_BYTES 256
+
 struct pgl_tool_table {
     json_t *list;
     pgl_tool *tools;
@@ -131,8 +136,16 @@ bool pgl_tool_is_string(const char *text, size_t size, unsigned types) {
                  {"False", PGL_TYPE_BOOLEAN}, {"null", PGL_TYPE_NULL},     {"None", PGL_TYPE_NULL}};
     if ((types & PGL_TYPE_STRING) == 0)
         return false;
-    for (; size > 0 && is_blank(text[0]); size--)
-        text++;
+    size_t blanks = 0;
+    while (blanks < size && blanks <= MOST_BLANKS && is_blank(text[blanks]))
+        blanks++;
+    if (blanks > MOST_BLANKS)
+        return true;
+    text += blanks;
+    size -= blanks;
+    if (size > MOST_OTHER_BYTES)
+        return !((types & PGL_TYPE_OBJECT) != 0 && *text == '{') &&
+               !((types & PGL_TYPE_ARRAY) != 0 && *text == '[');
     while (size > 0 && is_blank(text[size - 1]))
         size--;
     if (size == 0)

@@ -47,11 +47,16 @@ static void run(const char *text, size_t size, unsigned mode, size_t piece, pgl_
     for (size_t i = 0; i < message.n_calls && !cut; i++) {
         const pgl_buf *arguments = &message.calls[i].arguments;
         pgl_json_options any = {
-            .max_depth = 1024, .max_bytes = SIZE_MAX, .allow_nul = true, .replace_surrogates = true};
+            .max_depth = 1024, .max_bytes = SIZE_MAX, .last_wins = true, .allow_nul = true};
+        json_t *object = NULL;
         require(message.stopped ||
-                (pgl_json_check(pgl_buf_text(arguments), arguments->size, &any, NULL) == PGL_OK &&
-                 arguments->data[0] == '{'));
+                (pgl_json_parse(pgl_buf_text(arguments), arguments->size, &any, &object, NULL) == PGL_OK &&
+                 json_is_object(object)));
+        json_decref(object);
     }
+    /* Text that is no call is not lost. */
+    if ((mode & 3) == 2 && message.n_calls == 0 && !message.stopped)
+        require(message.content.size == size && memcmp(pgl_buf_text(&message.content), text, size) == 0);
     require(pgl_message_put_json(&message, "c", out));
     pgl_output_close(o);
     pgl_stop_close(message.stop);

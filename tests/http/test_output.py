@@ -73,6 +73,27 @@ def test_a_good_call_survives_a_broken_neighbour(echo):
         replay(echo, raw, answer)
 
 
+@pytest.mark.parametrize("broken", [
+    "<tool_call>\n<function=>\n<parameter=from>\nOslo\n</parameter>\n</function>\n</tool_call>",
+    "<tool_call>\n{\"name\": \"move\", \"arguments\": {\"from\": \"Oslo}}\n</tool_call>",
+    "<tool_call>\n{\"name\": 7}\n</tool_call>", "<tool_call>\n</tool_call>", "<tool_call>"])
+def test_what_looks_like_a_call_and_is_none_is_text(echo, broken):
+    raw = f"Look: {broken} and on."
+    answer = say(echo, raw, tools=TOOLS)
+    assert answer["content"] == raw and answer["calls"] == [] and answer["finish"] == "stop"
+    replay(echo, raw, answer)
+    answer = say(echo, f"{broken}\n{GOOD}", tools=TOOLS)
+    assert answer["content"] == broken and [json.loads(c["arguments"]) for c in answer["calls"]] == [GOOD_ARGUMENTS]
+    replay(echo, raw, answer)
+
+
+def test_calls_in_json(echo):
+    for arguments in ('{"from": "a\\ud83d", "n": 0.10}', '"{\\"from\\": \\"a\\\\ud83d\\", \\"n\\": 0.10}"'):
+        answer = say(echo, f'<tool_call>\n{{"name": "move", "arguments": {arguments}}}\n</tool_call>', tools=TOOLS)
+        assert answer["calls"] == [{"name": "move", "arguments": '{"from": "a\\ufffd", "n": 0.10}'}]
+        replay(echo, "go", answer)
+
+
 def test_values_are_typed_by_the_schema_and_strings_stay_verbatim(echo):
     value = 'line "1"\n\n  <b>&amp;</b> {"a": [1]}\n\\n 漢字 </parameter in text'
     raw = GOOD.replace("\nhi\n", f"\n{value}\n")
@@ -139,6 +160,25 @@ def test_thinking_is_told_from_the_answer(echo):
     assert tagged["content"] == "Use the `</think>` tag." and tagged["reasoning"] == "a"
     off = say(echo, "Close with </think> please.", thinking=False)
     assert off["content"] == "Close with </think> please." and off["reasoning"] == ""
+
+
+def test_one_rule_for_thinking_again(echo):
+    answer = say(echo, "a</think>b<think>c</think>d", thinking=True)
+    assert answer["reasoning"] == "a" and answer["content"] == "b<think>c</think>d"
+    mentioned = say(echo, "I could use <tool_call> here.</think>\n\nok", thinking=True, tools=TOOLS)
+    assert mentioned["reasoning"] == "I could use <tool_call> here." and mentioned["content"] == "ok"
+
+
+@pytest.mark.parametrize("switch", [{"chat_template_kwargs": {"enable_thinking": False}}, {"enable_thinking": False}, {"reasoning_effort": "none"},
+                                    {"thinking_budget": 0}])
+def test_every_switch_turns_thinking_off(echo, switch):
+    for raw in ("YES", "a </think> b"):
+        request = {"messages": [{"role": "user", "content": raw}], **switch}
+        plain = echo.post("/v1/chat/completions", request).json()
+        message = plain["choices"][0]["message"]
+        assert message["content"] == raw and "reasoning_content" not in message and plain["usage"]["reasoning_tokens"] == 0
+        choices, _ = joined(events(echo.post("/v1/chat/completions", {**request, "stream": True}).content)[0])
+        assert choices[0]["content"] == raw and choices[0]["reasoning"] == ""
 
 
 def test_a_turn_that_never_closes_its_thought(echo):
