@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,11 +25,11 @@
 
 typedef struct serve_options {
     const char *model, *host, *backend, *names, *thinking, *keys, *key_file, *origins, *hosts, *log_level,
-        *config;
+        *config, *request_log;
     uint32_t port, context, slots, threads, max_queue, max_connections;
     uint64_t memory, max_body;
     int prefix_cache;
-    bool lock_memory, allow_no_key;
+    bool lock_memory, allow_no_key, log_prompts;
     double request_timeout_s, drain_timeout_s, echo_step_ms;
 } serve_options;
 
@@ -44,16 +45,21 @@ typedef struct serving {
     char *word_text[4]; /* copies that the words below point into */
     const char *keys[MOST_WORDS + 1], *names[MOST_WORDS], *origins[MOST_WORDS], *hosts[MOST_WORDS];
     size_t n_keys, n_names, n_origins, n_hosts;
+    int n_ends_seen; /* signals to end that were acted on */
     pgl_error err;
 } serving;
 
 /* ---- signals: the handler counts, the main thread reads ---- */
 
 static int signal_fd = -1;
+static atomic_int n_end_signals, want_reopen;
 
 static void on_signal(int number) {
-    (void)number;
     int saved = errno;
+    if (number == SIGHUP)
+        atomic_store(&want_reopen, 1);
+    else
+        atomic_fetch_add(&n_end_signals, 1);
     uint64_t one = 1;
     if (write(signal_fd, &one, sizeof one) < 0) {
         /* It is full of signals then: that is enough. */
@@ -61,23 +67,33 @@ static void on_signal(int number) {
     errno = saved;
 }
 
-static bool catch_signals(void) {
+/* Without a request log SIGHUP keeps its meaning: the terminal is gone. */
+static bool catch_signals(bool has_log) {
     signal_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     return signal_fd >= 0 && sigaction(SIGTERM, &action, NULL) == 0 &&
-           sigaction(SIGINT, &action, NULL) == 0 && signal(SIGPIPE, SIG_IGN) != SIG_ERR;
+           sigaction(SIGINT, &action, NULL) == 0 && (!has_log || sigaction(SIGHUP, &action, NULL) == 0) &&
+           signal(SIGPIPE, SIG_IGN) != SIG_ERR;
 }
 
-/* Waits for a signal, at most wait_ms (-1: for ever). */
-static bool signalled(int wait_ms) {
+/* Waits for a signal, at most wait_ms (-1: for ever). True: it was one to end. */
+static bool signalled(serving *s, int wait_ms) {
     struct pollfd look = {.fd = signal_fd, .events = POLLIN};
     uint64_t count;
     int ready;
     do
         ready = poll(&look, 1, wait_ms);
     while (ready < 0 && errno == EINTR); /* by the very signal: it is counted, and seen the next time round */
-    return ready > 0 && read(signal_fd, &count, sizeof count) == (ssize_t)sizeof count;
+    if (ready > 0 && read(signal_fd, &count, sizeof count) < 0) {
+        /* It was counted before: the flags below say what came. */
+    }
+    if (atomic_exchange(&want_reopen, 0))
+        pgl_server_reopen_log(s->server);
+    if (atomic_load(&n_end_signals) <= s->n_ends_seen)
+        return false;
+    s->n_ends_seen++;
+    return true;
 }
 
 /* ---- the command line ---- */
@@ -173,17 +189,19 @@ static pgl_status open_server(serving *s) {
                                   .names = s->names,
                                   .n_names = (uint32_t)s->n_names,
                                   .thinking = !o->thinking ? -1 : strcmp(o->thinking, "on") == 0,
-                                  .request_timeout_ns = (uint64_t)(o->request_timeout_s * S)};
+                                  .request_timeout_ns = (uint64_t)(o->request_timeout_s * S),
+                                  .request_log = o->request_log,
+                                  .log_prompts = o->log_prompts};
     options.http.limits.max_body_bytes = (size_t)o->max_body;
     options.http.max_connections = o->max_connections;
     s->bound = false; /* the server closes the sockets from here on */
     return pgl_server_open(&options, &s->server, &s->err);
 }
 
-static void print_lines(const char *name, const char *text) {
+static void print_lines(FILE *to, const char *name, const char *text) {
     while (*text) {
         size_t n = strcspn(text, "\n");
-        (void)printf("  %-10s %.*s\n", name, (int)n, text);
+        (void)fprintf(to, "  %-10s %.*s\n", name, (int)n, text);
         text += n + (text[n] == '\n');
         name = "";
     }
@@ -191,41 +209,44 @@ static void print_lines(const char *name, const char *text) {
 
 static void print_block(const serving *s) {
     const serve_options *o = &s->options;
+    /* Where the request log is data, it is alone on standard output. */
+    FILE *to = o->request_log && strcmp(o->request_log, "-") == 0 ? stderr : stdout;
     const pgl_backend_caps *caps = pgl_runtime_caps(s->runtime);
     const char *host = strcmp(o->host, "0.0.0.0") == 0 || strcmp(o->host, "::") == 0 ? "127.0.0.1" : o->host;
     bool six = strchr(host, ':') != NULL;
-    (void)printf("pergola " PGL_VERSION " serves %s\n",
-                 s->n_names ? s->names[0] : pgl_runtime_name(s->runtime));
-    (void)printf("  %-10s %s\n", "model", s->model);
+    (void)fprintf(to, "pergola " PGL_VERSION " serves %s\n",
+                  s->n_names ? s->names[0] : pgl_runtime_name(s->runtime));
+    (void)fprintf(to, "  %-10s %s\n", "model", s->model);
     if (o->config)
-        (void)printf("  %-10s %s\n", "settings", o->config);
-    (void)printf("  %-10s %s: %s\n", "compute", caps->name, caps->detail);
-    (void)printf("  %-10s %u tokens a conversation, %u at the same time, prefix cache %s\n", "context",
-                 pgl_runtime_context(s->runtime), caps->n_slots, o->prefix_cache == 0 ? "off" : "on");
-    print_lines("memory", pgl_runtime_plan(s->runtime));
-    print_lines("notes", pgl_runtime_notes(s->runtime));
+        (void)fprintf(to, "  %-10s %s\n", "settings", o->config);
+    (void)fprintf(to, "  %-10s %s: %s\n", "compute", caps->name, caps->detail);
+    (void)fprintf(to, "  %-10s %u tokens a conversation, %u at the same time, prefix cache %s\n", "context",
+                  pgl_runtime_context(s->runtime), caps->n_slots, o->prefix_cache == 0 ? "off" : "on");
+    print_lines(to, "memory", pgl_runtime_plan(s->runtime));
+    print_lines(to, "notes", pgl_runtime_notes(s->runtime));
     if (s->n_keys > 0)
-        (void)printf("  %-10s with an API key (%zu in use)\n", "access", s->n_keys);
+        (void)fprintf(to, "  %-10s with an API key (%zu in use)\n", "access", s->n_keys);
     else
-        (void)printf("  %-10s no API key: %s\n", "access",
-                     s->sockets.loopback_only ? "programs on this machine only"
-                                              : "EVERYONE who reaches this port");
-    (void)printf("  %-10s http://%s%s%s:%u/v1\n", "address", six ? "[" : "", host, six ? "]" : "",
-                 s->sockets.port);
-    (void)printf("ready; Ctrl-C ends it\n");
-    (void)fflush(stdout);
+        (void)fprintf(to, "  %-10s no API key: %s\n", "access",
+                      s->sockets.loopback_only ? "programs on this machine only"
+                                               : "EVERYONE who reaches this port");
+    (void)fprintf(to, "  %-10s http://%s%s%s:%u/v1\n", "address", six ? "[" : "", host, six ? "]" : "",
+                  s->sockets.port);
+    (void)fprintf(to, "ready; Ctrl-C ends it\n");
+    (void)fflush(to);
 }
 
 /* ---- the end ---- */
 
 /* The first signal drains, the second cuts what is left. */
 static void wait_for_end(serving *s) {
-    signalled(-1);
+    while (!signalled(s, -1)) {
+    }
     pgl_log(PGL_LOG_INFO, "serve", "ending: no new requests, those that run may finish");
     pgl_server_start_drain(s->server);
     uint64_t end = pgl_now_ns() + (uint64_t)(s->options.drain_timeout_s * S);
     while (!pgl_server_wait_idle(s->server, 50000000)) {
-        if (signalled(0) || pgl_now_ns() >= end) {
+        if (signalled(s, 0) || pgl_now_ns() >= end) {
             pgl_log(PGL_LOG_WARN, "serve", "cutting what still runs");
             return;
         }
@@ -260,7 +281,7 @@ static pgl_status serve(serving *s) {
     status = check_access(s);
     if (status == PGL_OK)
         status = open_runtime(s);
-    if (status == PGL_OK && !catch_signals())
+    if (status == PGL_OK && !catch_signals(s->options.request_log != NULL))
         status = pgl_fail(&s->err, PGL_E_IO, "signals cannot be caught: %s", strerror(errno));
     if (status == PGL_OK)
         status = open_server(s);
@@ -414,6 +435,17 @@ int pgl_cmd_serve(int argc, char **argv) {
          .value = "LEVEL",
          .env = "PERGOLA_LOG_LEVEL",
          .help = "error, warn, info or debug, on standard error (info)"},
+        {.name = "request-log",
+         .kind = PGL_OPTION_STRING,
+         .target = &o->request_log,
+         .value = "FILE",
+         .env = "PERGOLA_REQUEST_LOG",
+         .help = "append a line of JSON for each request; -: on standard output. SIGHUP opens FILE again"},
+        {.name = "log-prompts",
+         .kind = PGL_OPTION_FLAG,
+         .target = &o->log_prompts,
+         .env = "PERGOLA_LOG_PROMPTS",
+         .help = "with prompts and answers in the request log"},
         {.name = "config",
          .kind = PGL_OPTION_STRING,
          .target = &o->config,

@@ -173,6 +173,7 @@ typedef struct pgl_request_view {
     uint32_t n_prompt, n_read; /* prompt tokens read, cached ones included */
     uint32_t n_cached, n_generated;
     pgl_cache_decision cache;
+    uint64_t queued_ns, prompt_ns; /* as in pgl_usage, once they are over; else 0 */
 } pgl_request_view;
 
 /* Checks everything and hands the request to the engine; *out must be released. PGL_E_INVALID naming the field,

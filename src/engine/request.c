@@ -225,6 +225,7 @@ void pgl_request_publish_admitted(pgl_request *r, const pgl_cache_decision *deci
     r->n_read = decision->n_cached;
     r->usage.n_cached = decision->n_cached;
     r->usage.cache = *decision;
+    r->usage.queued_ns = r->admitted_ns - r->submitted_ns;
     (void)pthread_mutex_unlock(&r->lock);
 }
 
@@ -247,7 +248,8 @@ void pgl_request_publish_token(pgl_request *r) {
     (void)pthread_mutex_lock(&r->lock);
     bool was = has_event(r);
     r->state = PGL_REQUEST_ANSWER;
-    r->n_generated++;
+    if (r->n_generated++ == 0)
+        r->usage.prompt_ns = r->first_ns - r->admitted_ns;
     announce(r, was);
     (void)pthread_mutex_unlock(&r->lock);
 }
@@ -335,6 +337,8 @@ pgl_request_view pgl_request_progress(pgl_request *r) {
         .n_cached = r->usage.n_cached,
         .n_generated = r->n_generated,
         .cache = r->usage.cache,
+        .queued_ns = r->usage.queued_ns,
+        .prompt_ns = r->usage.prompt_ns,
     };
     (void)pthread_mutex_unlock(&r->lock);
     return progress;

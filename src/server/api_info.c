@@ -168,7 +168,11 @@ void pgl_handle_metrics(pgl_server *server, pgl_exchange *exchange) {
     pgl_out out = {0};
     pgl_engine_stats stats = pgl_engine_get_stats(server->engine);
     pgl_http_figures figures = pgl_http_get_figures(server->http);
-    pgl_metrics_write(server->metrics, server->names[0], &stats, &figures, &out);
+    pgl_request_log_figures lines = {0};
+    if (server->request_log)
+        lines = pgl_request_log_get_figures(server->request_log);
+    pgl_metrics_write(server->metrics, server->names[0], &stats, &figures,
+                      server->request_log ? &lines : NULL, &out);
     if (out.failed) {
         answer(exchange, 500, &out);
         return;

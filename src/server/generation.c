@@ -145,6 +145,7 @@ void pgl_generation_watch_close(pgl_server *server) {
 /* ---- life ---- */
 
 static void free_generation(pgl_generation *gen) {
+    pgl_generation_record(gen);
     for (uint32_t i = 0; i < gen->n_choices; i++) {
         pgl_choice *choice = &gen->choices[i];
         pgl_request_release(choice->request);
@@ -449,7 +450,7 @@ static void on_delta(void *user, const pgl_delta *delta) {
         choice->n_calls++;
     if (context->gen->params.stream)
         context->gen->dialect->delta(context->gen, choice, delta, &context->gen->out);
-    else
+    if (!context->gen->params.stream || context->gen->server->log_prompts)
         gather(choice, delta);
 }
 
@@ -485,20 +486,20 @@ static void note_cache(pgl_generation *gen, const pgl_choice *choice, const pgl_
 static void on_token(pgl_generation *gen, pgl_choice *choice, const pgl_event *event) {
     sink_context context = {gen, choice};
     choice->n_tokens++;
-    if (!gen->first_token_seen) {
-        gen->first_token_seen = true;
+    if (gen->first_token_ns == 0) {
+        gen->first_token_ns = pgl_now_ns();
         pgl_metrics_observe(gen->server->metrics, PGL_HISTOGRAM_TTFT,
-                            (double)(pgl_now_ns() - gen->start_ns) * 1e-9);
+                            (double)(gen->first_token_ns - gen->start_ns) * 1e-9);
     }
     if (gen->dialect->logprob && (gen->params.logprobs || gen->params.completion_logprobs >= 0))
         gen->dialect->logprob(gen, choice, event);
     if (pgl_choice_text_push(choice->text, event->token, on_delta, &context))
         return;
+    bool admitted;
     pgl_event end = {.kind = PGL_EVENT_FINISH, .finish = PGL_FINISH_STOP};
-    pgl_request_view progress = pgl_request_progress(choice->request);
-    end.usage.n_prompt = progress.n_prompt;
-    end.usage.n_generated = choice->n_tokens;
-    note_cache(gen, choice, &progress.cache);
+    end.usage = pgl_generation_progress(gen, choice, &admitted);
+    pgl_generation_note(gen, choice, &end.usage, admitted);
+    note_cache(gen, choice, &end.usage.cache);
     drop_request(choice);
     end_choice(gen, choice, false);
     pgl_metrics_finish(gen->server->metrics, &end, pgl_now_ns() - gen->start_ns);
@@ -506,8 +507,10 @@ static void on_token(pgl_generation *gen, pgl_choice *choice, const pgl_event *e
 
 static void on_finish(pgl_generation *gen, pgl_choice *choice, const pgl_event *event) {
     note_cache(gen, choice, &event->usage.cache);
+    bool whole = event->finish == PGL_FINISH_STOP || event->finish == PGL_FINISH_LENGTH;
+    pgl_generation_note(gen, choice, &event->usage, whole || event->usage.n_generated > 0);
     pgl_metrics_finish(gen->server->metrics, event, pgl_now_ns() - gen->start_ns);
-    if (event->finish == PGL_FINISH_STOP || event->finish == PGL_FINISH_LENGTH) {
+    if (whole) {
         choice->stop_id = event->finish == PGL_FINISH_STOP ? event->stop_id : -1;
         drop_request(choice);
         end_choice(gen, choice, event->finish == PGL_FINISH_LENGTH);
@@ -587,6 +590,11 @@ static bool take_events(pgl_generation *gen, pgl_choice *choice) {
 static void finish_generation(pgl_generation *gen) {
     bool gone = atomic_load(&gen->gone);
     watch_remove(gen);
+    if (gen->choices[0].request && !gen->noted) {
+        bool admitted;
+        pgl_usage usage = pgl_generation_progress(gen, &gen->choices[0], &admitted);
+        pgl_generation_note(gen, &gen->choices[0], &usage, admitted);
+    }
     for (uint32_t i = 0; i < gen->n_choices; i++)
         drop_request(&gen->choices[i]);
     pgl_exchange_unwatch(gen->exchange);

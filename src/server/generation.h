@@ -34,7 +34,7 @@ typedef struct pgl_choice {
     uint32_t n_logprobs;
     uint32_t offset_chars; /* completions: code points before the next token */
 
-    /* gathered when not streaming */
+    /* gathered when not streaming, and for the log */
     pgl_buf content, reasoning, arguments;
     pgl_out calls; /* tool calls as JSON objects, comma-separated; the last may still be open */
     bool in_call;
@@ -89,8 +89,11 @@ struct pgl_generation {
     /* the worker that runs it */
     pgl_choice *choices;
     pgl_out out;
-    bool first_token_seen, failed;
+    uint64_t first_token_ns; /* 0: none yet */
+    bool failed;
     pgl_refusal error;
+    bool noted, admitted; /* first is filled; its choice had left the queue */
+    pgl_usage first;      /* of the first choice, for the log */
 
     atomic_bool gone, timed_out, cut;
 
@@ -119,6 +122,13 @@ typedef struct pgl_gen_usage {
 
 pgl_gen_usage pgl_generation_usage(const pgl_generation *gen);
 void pgl_put_usage(const pgl_gen_usage *usage, pgl_out *out); /* the OpenAI object */
+
+/* For the request log (generation_record.c): what the engine says of the first choice, at its end or where it is when
+ * nobody wants more; and all of it into the exchange's record, before the generation is freed. */
+pgl_usage pgl_generation_progress(const pgl_generation *gen, const pgl_choice *choice, bool *admitted);
+void pgl_generation_note(pgl_generation *gen, const pgl_choice *choice, const pgl_usage *usage,
+                         bool admitted);
+void pgl_generation_record(pgl_generation *gen);
 
 /* The thread that ends generations whose time is up. */
 pgl_status pgl_generation_watch_open(pgl_server *server, pgl_error *err);

@@ -70,8 +70,10 @@ typedef struct pgl_http_app {
      * NULL). The connection is closed behind the answer. I/O thread. */
     void (*on_fault)(void *user, pgl_exchange *exchange, const pgl_http_fault *fault);
     /* The answer has been handed to the system, or its client is gone; status 0 when none was begun. I/O thread. */
-    void (*on_done)(void *user, const pgl_exchange *exchange, int status, uint64_t bytes,
-                    uint64_t duration_ns);
+    void (*on_done)(void *user, pgl_exchange *exchange, int status, uint64_t bytes, uint64_t duration_ns);
+    /* Nobody holds the exchange any more; on_done was before. Called when it has a record, which is the application's
+     * again. Any thread; must be quick. NULL is allowed. */
+    void (*on_end)(void *user, void *record);
 } pgl_http_app;
 
 /* Listens on the sockets, which become the server's, and starts the I/O thread. app is copied. */
@@ -117,6 +119,10 @@ bool pgl_exchange_add_header(pgl_exchange *exchange, const char *format, ...)
 /* For the application's own use, carried along; set in on_head. */
 void pgl_exchange_set_tag(pgl_exchange *exchange, const void *tag);
 const void *pgl_exchange_tag(const pgl_exchange *exchange);
+
+/* The same for something that on_end takes back; set once, in on_head or on_fault. NULL: none was set. */
+void pgl_exchange_set_record(pgl_exchange *exchange, void *record);
+void *pgl_exchange_record(const pgl_exchange *exchange);
 
 typedef struct pgl_answer {
     int status;

@@ -100,6 +100,8 @@ void pgl_exchange_release(pgl_exchange *exchange) {
         return;
     pgl_connection *connection = exchange->connection;
     pgl_http_server *server = connection->server;
+    if (exchange->record && server->app.on_end)
+        server->app.on_end(server->app.user, exchange->record);
     atomic_fetch_sub(&server->held_body_bytes, exchange->body.size);
     pgl_buf_fini(&exchange->headers);
     pgl_buf_fini(&exchange->more_headers);
@@ -139,6 +141,13 @@ void pgl_exchange_set_tag(pgl_exchange *exchange, const void *tag) {
 }
 const void *pgl_exchange_tag(const pgl_exchange *exchange) {
     return exchange->tag;
+}
+
+void pgl_exchange_set_record(pgl_exchange *exchange, void *record) {
+    exchange->record = record;
+}
+void *pgl_exchange_record(const pgl_exchange *exchange) {
+    return exchange->record;
 }
 
 bool pgl_exchange_is_gone(pgl_exchange *exchange) {

@@ -24,6 +24,7 @@ struct pgl_exchange {
     char request_id[PGL_REQUEST_ID_SIZE];
     pgl_buf headers; /* "Name: value\r\n" lines for the answer */
     const void *tag;
+    void *record;
     /* fixed after on_request */
     pgl_buf body;
 

@@ -215,12 +215,26 @@ static void put_engine(pgl_out *out, const char *model, const pgl_engine_stats *
     put_value(out, model, "counter", "pergola:step_seconds_total", "Time in them.", seconds(e->step_ns));
 }
 
+static void put_log(pgl_out *out, const pgl_request_log_figures *log) {
+    static const char name[] = "pergola:request_log_lines_total";
+    const struct {
+        const char *result;
+        uint64_t count;
+    } rows[] = {{"written", log->written}, {"dropped", log->dropped}, {"failed", log->failed}};
+    put_head(out, name, "Lines of the request log by what became of them.", "counter");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        pgl_out_printf(out, "%s{result=\"%s\"} %llu\n", name, rows[i].result,
+                       (unsigned long long)rows[i].count);
+}
+
 void pgl_metrics_write(pgl_metrics *metrics, const char *model, const pgl_engine_stats *engine,
-                       const pgl_http_figures *http, pgl_out *out) {
+                       const pgl_http_figures *http, const pgl_request_log_figures *log, pgl_out *out) {
     put_engine(out, model, engine);
     put_value(out, model, "gauge", "pergola:http_connections", "Open connections.", http->connections);
     put_value(out, model, "counter", "pergola:http_connections_refused_total", "Connections refused.",
               (double)http->refused);
+    if (log)
+        put_log(out, log);
     pthread_mutex_lock(&metrics->lock);
     put_finished(out, model, metrics);
     for (size_t i = 0; i < PGL_N_HISTOGRAMS; i++)

@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "server/http.h"
 #include "server/json_out.h"
+#include "server/request_log.h"
 
 typedef struct pgl_metrics pgl_metrics;
 
@@ -42,7 +43,8 @@ void pgl_metrics_http(pgl_metrics *metrics, const char *route, int status, uint6
 /* An ended sequence of the engine. */
 void pgl_metrics_finish(pgl_metrics *metrics, const pgl_event *finish, uint64_t duration_ns);
 
+/* log is NULL when there is no request log. */
 void pgl_metrics_write(pgl_metrics *metrics, const char *model, const pgl_engine_stats *engine,
-                       const pgl_http_figures *http, pgl_out *out);
+                       const pgl_http_figures *http, const pgl_request_log_figures *log, pgl_out *out);
 
 #endif

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "server/generation.h"
+#include "server/request_record.h"
 #include "server/server_impl.h"
 
 #define CUT_NS 2000000000
@@ -22,6 +23,9 @@
 void pgl_answer_error(pgl_exchange *exchange, const pgl_refusal *err) {
     pgl_out out = {0};
     char headers[64] = "";
+    pgl_request_record *record = pgl_exchange_record(exchange);
+    if (record)
+        pgl_request_record_error(record, err);
     out.failed = !pgl_refusal_write(err, &out.buf);
     if (err->retry_after)
         snprintf(headers, sizeof headers, "Retry-After: %u\r\n", err->retry_after);
@@ -104,8 +108,35 @@ static bool refuse_method(pgl_exchange *exchange) {
                   "this path does not take this method; Allow says which it takes");
 }
 
+/* What the request log will say. */
+static void open_record(pgl_server *server, pgl_exchange *exchange) {
+    if (!server->request_log || pgl_exchange_record(exchange))
+        return;
+    pgl_request_record *record = pgl_request_record_new();
+    if (!record) {
+        pgl_request_log_lost(server->request_log);
+        return;
+    }
+    record->wall_ns = pgl_wall_ns();
+    pgl_exchange_set_record(exchange, record);
+}
+
+static void on_end(void *user, void *arg) {
+    pgl_server *server = user;
+    pgl_request_record *record = arg;
+    pgl_out line = {0};
+    pgl_request_record_write(record, &line);
+    if (line.failed)
+        pgl_request_log_lost(server->request_log);
+    else
+        pgl_request_log_put(server->request_log, &line.buf);
+    pgl_out_fini(&line);
+    pgl_request_record_free(record);
+}
+
 static bool on_head(void *user, pgl_exchange *exchange, size_t *max_body_bytes) {
     pgl_server *server = user;
+    open_record(server, exchange);
     const pgl_http_head *head = pgl_exchange_head(exchange);
     pgl_http_fault fault;
     add_cors(server, exchange);
@@ -159,6 +190,9 @@ static void run_handler(pgl_job *job) {
 static void on_request(void *user, pgl_exchange *exchange) {
     pgl_server *server = user;
     const pgl_route *route = route_of(exchange);
+    pgl_request_record *record = pgl_exchange_record(exchange);
+    if (record)
+        record->bytes_in = pgl_exchange_body(exchange)->size;
     if (route->flags & PGL_ROUTE_INLINE) {
         route->handler(server, exchange);
         return;
@@ -174,17 +208,33 @@ static void on_request(void *user, pgl_exchange *exchange) {
 }
 
 static void on_fault(void *user, pgl_exchange *exchange, const pgl_http_fault *fault) {
-    (void)user;
+    open_record(user, exchange);
     answer_fault(exchange, fault);
 }
 
-static void on_done(void *user, const pgl_exchange *exchange, int status, uint64_t bytes,
-                    uint64_t duration_ns) {
+static void fill_record(pgl_exchange *exchange, int status, uint64_t bytes, uint64_t duration_ns) {
+    pgl_request_record *record = pgl_exchange_record(exchange);
+    const pgl_route *route = route_of(exchange);
+    if (!record)
+        return;
+    const char *method = pgl_exchange_head(exchange)->method;
+    snprintf(record->id, sizeof record->id, "%s", pgl_exchange_request_id(exchange));
+    snprintf(record->client, sizeof record->client, "%s", pgl_exchange_peer(exchange));
+    snprintf(record->method, sizeof record->method, "%s", method ? method : "");
+    record->route = route ? route->path : NULL;
+    record->status = status;
+    record->bytes_out = bytes;
+    record->duration_ns = duration_ns;
+    record->client_gone = pgl_exchange_is_gone(exchange);
+}
+
+static void on_done(void *user, pgl_exchange *exchange, int status, uint64_t bytes, uint64_t duration_ns) {
     pgl_server *server = user;
     const pgl_route *route = route_of(exchange);
     const pgl_http_head *head = pgl_exchange_head(exchange);
     const char *path = route ? route->path : "other";
     pgl_metrics_http(server->metrics, path, status, duration_ns);
+    fill_record(exchange, status, bytes, duration_ns);
     bool quiet = route && (route->flags & PGL_ROUTE_WHEN_DRAINING) && status == 200;
     pgl_log(quiet ? PGL_LOG_DEBUG : PGL_LOG_INFO, "http", "%s %s %s %s %d %llu bytes %.1f ms",
             pgl_exchange_peer(exchange), pgl_exchange_request_id(exchange), head->method ? head->method : "-",
@@ -220,6 +270,8 @@ static pgl_status open_parts(pgl_server *server, const pgl_server_options *optio
         status = pgl_metrics_open(&server->metrics, err);
     if (status == PGL_OK)
         status = pgl_workers_open(options->n_workers, &server->workers, err);
+    if (status == PGL_OK && options->request_log)
+        status = pgl_request_log_open(options->request_log, &server->request_log, err);
     if (status == PGL_OK)
         status = pgl_generation_watch_open(server, err);
     if (status != PGL_OK)
@@ -228,7 +280,8 @@ static pgl_status open_parts(pgl_server *server, const pgl_server_options *optio
                         .on_head = on_head,
                         .on_request = on_request,
                         .on_fault = on_fault,
-                        .on_done = on_done};
+                        .on_done = on_done,
+                        .on_end = on_end};
     return pgl_http_open(&options->sockets, &options->http, &app, &server->http, err);
 }
 
@@ -263,6 +316,7 @@ pgl_status pgl_server_open(const pgl_server_options *options, pgl_server **out, 
     server->n_vocab = pgl_runtime_n_vocab(server->runtime);
     server->sampling = pgl_runtime_sampling(server->runtime);
     server->thinking = options->thinking;
+    server->log_prompts = options->request_log && options->log_prompts;
     server->echo = strcmp(pgl_runtime_caps(server->runtime)->name, "null") == 0;
     server->request_timeout_ns = options->request_timeout_ns;
     server->created = (int64_t)time(NULL);
@@ -285,6 +339,11 @@ pgl_status pgl_server_open(const pgl_server_options *options, pgl_server **out, 
     return PGL_OK;
 }
 
+void pgl_server_reopen_log(pgl_server *server) {
+    if (server->request_log)
+        pgl_request_log_reopen(server->request_log);
+}
+
 void pgl_server_start_drain(pgl_server *server) {
     atomic_store(&server->draining, true);
     pgl_http_drain(server->http);
@@ -305,6 +364,7 @@ void pgl_server_close(pgl_server *server) {
     }
     pgl_generation_watch_close(server);
     pgl_workers_close(server->workers);
+    pgl_request_log_close(server->request_log);
     pgl_metrics_close(server->metrics);
     pgl_access_close(server->access);
     pgl_constraint_vocabulary_close(server->vocabulary);

@@ -23,10 +23,15 @@ typedef struct pgl_server_options {
     int thinking; /* what requests that do not say get: 1 on, 0 off, -1: the template's own default */
     uint64_t request_timeout_ns; /* 0: none */
     uint32_t n_workers;          /* 0: chosen */
+    const char *request_log; /* file that gets a line for each request; "-": standard output; NULL: none */
+    bool log_prompts;        /* with prompts and answers */
 } pgl_server_options;
 
 /* Listens when it returns. The sockets are the server's then; after a failure they are closed. */
 pgl_status pgl_server_open(const pgl_server_options *options, pgl_server **out, pgl_error *err);
+
+/* Opens the request log's path again: the file has been moved away. Any thread. */
+void pgl_server_reopen_log(pgl_server *server);
 
 /* No new requests from here on; those that run go on. */
 void pgl_server_start_drain(pgl_server *server);

@@ -11,6 +11,7 @@
 #include "server/metrics.h"
 #include "server/params.h"
 #include "server/refusal.h"
+#include "server/request_log.h"
 #include "server/server.h"
 #include "server/worker.h"
 #include "text/chat.h"
@@ -37,7 +38,9 @@ struct pgl_server {
     uint64_t request_timeout_ns;
     int64_t created; /* seconds since 1970: of the models list */
     pgl_sample_params sampling;
-    pgl_buf openapi; /* GET /openapi.json */
+    pgl_buf openapi;              /* GET /openapi.json */
+    pgl_request_log *request_log; /* NULL: none */
+    bool log_prompts;
 
     atomic_bool draining;
 

@@ -157,8 +157,7 @@ static void on_fault(void *user, pgl_exchange *exchange, const pgl_http_fault *f
     answer_text(exchange, fault->status, fault->text);
 }
 
-static void on_done(void *user, const pgl_exchange *exchange, int status, uint64_t bytes,
-                    uint64_t duration_ns) {
+static void on_done(void *user, pgl_exchange *exchange, int status, uint64_t bytes, uint64_t duration_ns) {
     (void)exchange;
     (void)bytes;
     (void)duration_ns;
