@@ -30,7 +30,8 @@ typedef struct serve_options {
     uint64_t memory, max_body;
     int prefix_cache;
     bool lock_memory, allow_no_key, log_prompts;
-    double request_timeout_s, drain_timeout_s, echo_step_ms;
+    double request_timeout_s, drain_timeout_s, head_timeout_s, body_timeout_s, idle_timeout_s,
+        write_timeout_s, echo_step_ms;
 } serve_options;
 
 /* What lives until the end of the command. */
@@ -194,6 +195,10 @@ static pgl_status open_server(serving *s) {
                                   .log_prompts = o->log_prompts};
     options.http.limits.max_body_bytes = (size_t)o->max_body;
     options.http.max_connections = o->max_connections;
+    options.http.head_timeout_ns = (uint64_t)(o->head_timeout_s * S);
+    options.http.body_timeout_ns = (uint64_t)(o->body_timeout_s * S);
+    options.http.idle_timeout_ns = (uint64_t)(o->idle_timeout_s * S);
+    options.http.write_timeout_ns = (uint64_t)(o->write_timeout_s * S);
     s->bound = false; /* the server closes the sockets from here on */
     return pgl_server_open(&options, &s->server, &s->err);
 }
@@ -292,6 +297,12 @@ static pgl_status serve(serving *s) {
     return PGL_OK;
 }
 
+#define SECONDS_ROW(n, variable, t, text)                                                                    \
+    {                                                                                                        \
+        .name = n, .kind = PGL_OPTION_REAL, .target = t, .value = "S", .env = variable, .min = 0.1,          \
+        .max = 86400, .help = text                                                                           \
+    }
+
 int pgl_cmd_serve(int argc, char **argv) {
     static const char *const on_off[] = {"on", "off", NULL};
     static const char *const levels[] = {"error", "warn", "info", "debug", NULL};
@@ -304,6 +315,10 @@ int pgl_cmd_serve(int argc, char **argv) {
                                 .max_body = 32 << 20,
                                 .prefix_cache = -1,
                                 .log_level = "info",
+                                .head_timeout_s = 10,
+                                .body_timeout_s = 30,
+                                .idle_timeout_s = 75,
+                                .write_timeout_s = 30,
                                 .drain_timeout_s = 30};
     serve_options *o = &s.options;
     pgl_option options[] = {
@@ -407,6 +422,14 @@ int pgl_cmd_serve(int argc, char **argv) {
          .min = 1,
          .max = 65536,
          .help = "open connections (1024)"},
+        SECONDS_ROW("head-timeout", "PERGOLA_HEAD_TIMEOUT", &o->head_timeout_s,
+                    "seconds from a request's first byte to the end of its head (10)"),
+        SECONDS_ROW("body-timeout", "PERGOLA_BODY_TIMEOUT", &o->body_timeout_s,
+                    "seconds between two pieces of a body (30)"),
+        SECONDS_ROW("idle-timeout", "PERGOLA_IDLE_TIMEOUT", &o->idle_timeout_s,
+                    "seconds that a connection stays open between requests (75)"),
+        SECONDS_ROW("write-timeout", "PERGOLA_WRITE_TIMEOUT", &o->write_timeout_s,
+                    "seconds after which a client that reads nothing is dropped (30)"),
         {.name = "drain-timeout",
          .kind = PGL_OPTION_REAL,
          .target = &o->drain_timeout_s,

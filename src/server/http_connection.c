@@ -369,6 +369,12 @@ static void body_progress(pgl_connection *connection) {
         connection->deadline_ns = last;
 }
 
+/* Answers wait for a client that does not read them: its next request waits, too. */
+static bool output_is_full(const pgl_connection *connection) {
+    return evbuffer_get_length(bufferevent_get_output(connection->stream)) >
+           connection->server->options.stream_high_bytes;
+}
+
 /* False: nothing more can be read now. */
 static bool read_some(pgl_connection *connection) {
     struct evbuffer *input = bufferevent_get_input(connection->stream);
@@ -380,7 +386,7 @@ static bool read_some(pgl_connection *connection) {
     if (connection->state == PGL_CONN_ANSWERING)
         return false; /* pipelined: its turn comes */
     if (connection->state == PGL_CONN_WAITING) {
-        if (size == 0)
+        if (size == 0 || output_is_full(connection))
             return false;
         enter(connection, PGL_CONN_HEAD);
     }
@@ -479,8 +485,9 @@ static uint64_t comment_due(pgl_connection *connection) {
 
 /* Full of requests that wait for their turn. */
 static bool input_is_full(pgl_connection *connection) {
-    return connection->state == PGL_CONN_ANSWERING &&
-           evbuffer_get_length(bufferevent_get_input(connection->stream)) >= INPUT_FULL_BYTES;
+    bool held = connection->state == PGL_CONN_ANSWERING ||
+                (connection->state == PGL_CONN_WAITING && output_is_full(connection));
+    return held && evbuffer_get_length(bufferevent_get_input(connection->stream)) >= INPUT_FULL_BYTES;
 }
 
 /* Once the client has closed its side; also with the input buffer full, when nothing is read and an end would not be
@@ -609,6 +616,8 @@ static void on_written(struct bufferevent *stream, void *arg) {
         }
         pthread_mutex_unlock(&exchange->lock);
     }
+    if (connection->stream && connection->state == PGL_CONN_WAITING)
+        read_input(connection); /* what was held back */
     done_with(connection);
 }
 

@@ -331,6 +331,18 @@ static pgl_status start_thread(pgl_http_server *server, pgl_error *err) {
     return PGL_OK;
 }
 
+static void hold_to_file_limit(pgl_http_server *server) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY)
+        return;
+    rlim_t most = files.rlim_cur > 2 * SPARE_FILES ? files.rlim_cur - SPARE_FILES : SPARE_FILES;
+    if (server->options.max_connections <= most)
+        return;
+    pgl_log(PGL_LOG_WARN, "http", "%u connections are allowed, not %u: the process may open %llu files",
+            (uint32_t)most, server->options.max_connections, (unsigned long long)files.rlim_cur);
+    server->options.max_connections = (uint32_t)most;
+}
+
 pgl_status pgl_http_open(const pgl_http_sockets *sockets, const pgl_http_options *options,
                          const pgl_http_app *app, pgl_http_server **out, pgl_error *err) {
     pgl_http_server *server = pgl_new(1, sizeof *server);
@@ -345,12 +357,7 @@ pgl_status pgl_http_open(const pgl_http_sockets *sockets, const pgl_http_options
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&server->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY) {
-        rlim_t most = files.rlim_cur > 2 * SPARE_FILES ? files.rlim_cur - SPARE_FILES : SPARE_FILES;
-        if (server->options.max_connections > most)
-            server->options.max_connections = (uint32_t)most;
-    }
+    hold_to_file_limit(server);
     uint32_t random = 0;
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
         random = (uint32_t)pgl_wall_ns();

@@ -24,6 +24,8 @@ def ask(server, path, method="GET", headers=(), body=None):
     (f"Authorization: Bearer {KEY}x", False), (f"Authorization: Bearer {KEY[:5]}", False),
     (f"Authorization: {KEY}", False), (f"Authorization: Basic {KEY}", False), ("Authorization: Bearer ", False),
     (f"Authorization: Bearer {'k' * 20000}", False), (f"x-api-key: {KEY.upper()}", False),
+    (f"Authorization: Bearer {KEY} \t", True),  # blanks behind a header's value are no part of it
+    (f"Authorization: Bearer {KEY} x", False), (f"x-api-key: {KEY},{KEY}", False), (f"Authorization: Bearer {KEY}\r\nX: y", True),
 ])
 def test_every_route_but_health_wants_the_right_key(keyed, header, right):
     headers = [header] if header else []
@@ -44,6 +46,23 @@ def test_key_in_the_query_is_no_key_and_keys_are_not_logged(keyed):
     ask(keyed, "/v1/models", headers=["Authorization: Bearer sk-some-wrong-key-that-is-seen"])
     log = keyed.stderr() + keyed.block
     assert KEY not in log and "sk-some-wrong-key" not in log and "GET /v1/models 401" in log
+
+
+def test_keys_are_in_no_log_of_any_level(pergola, tmp_path):
+    requests, keys = tmp_path / "requests", tmp_path / "keys"
+    keys.write_text("sk-in-a-file\n")
+    with serving("--backend", "echo", "--log-level", "debug", "--request-log", requests, "--log-prompts", "--api-key-file", keys,
+                 env={"PERGOLA_API_KEY": "sk-in-the-environment"}) as server:
+        for key in ("sk-in-a-file", "sk-in-the-environment", "sk-of-nobody"):
+            for path, body in (("/v1/models", None), ("/v1/completions", {"prompt": "x", "max_tokens": 1}), ("/v1/none", None),
+                               ("/props", None), ("/metrics", None), ("/openapi.json", None)):
+                _, _, answer = ask(server, path, "POST" if body else "GET", [f"Authorization: Bearer {key}", f"x-api-key: {key}"], body)
+                assert b"sk-" not in answer
+        with server.connect() as wire:
+            wire.send("GET /health HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer sk-in-a-file\r\nbroken line\r\n\r\n")
+            assert b"sk-" not in wire.answer()[2]
+    log = server.stderr() + server.block + requests.read_text()
+    assert "sk-in" not in log and "sk-of" not in log and "/v1/completions" in log
 
 
 def test_keys_from_a_file_and_the_command_line(pergola, tmp_path):
@@ -97,6 +116,30 @@ def test_preflight_needs_no_key_and_allows_what_is_asked(keyed):
     assert status == 204 and body == b""
     assert head["access-control-allow-origin"] == "*" and head["access-control-allow-headers"] == asked
     assert "POST" in head["access-control-allow-methods"] and "access-control-max-age" in head
+
+
+def test_probes_with_head_and_without_a_key(keyed):
+    for path, status in (("/", 200), ("/health", 200), ("/health/ready", 200), ("/v1/models", 401), ("/v1/none", 404),
+                         ("/v1/completions", 405)):
+        got, head, body = ask(keyed, path, method="HEAD")
+        assert got == status and body == b"" and int(head["content-length"]) > 0, path
+
+
+def test_preflight_of_a_foreign_page_is_refused_without_a_key(echo, keyed):
+    lines = ["Origin: https://evil.example", "Access-Control-Request-Method: POST"]
+    status, head, _ = ask(echo, "/v1/chat/completions", method="OPTIONS", headers=lines)
+    assert status == 403 and "access-control-allow-origin" not in head
+    # Names that are no names of headers are not sent back.
+    status, head, _ = ask(keyed, "/v1/models", method="OPTIONS", headers=["Origin: https://a.example", "Access-Control-Request-Headers: a(b)"])
+    assert status == 204 and "access-control-allow-headers" not in head and head["allow"] == "GET, HEAD, OPTIONS"
+
+
+def test_a_list_of_origins_binds_pages_with_a_key_too(pergola):
+    with serving("--backend", "echo", "--api-key", "k", "--cors-origin", "https://chat.example") as server:
+        for origin, allowed in (("https://chat.example", "https://chat.example"), ("https://evil.example", None)):
+            status, head, _ = ask(server, "/v1/models", headers=["x-api-key: k", f"Origin: {origin}"])
+            assert status == 200 and head.get("access-control-allow-origin") == allowed
+            assert ("vary" in head) == (allowed is not None)
 
 
 def test_error_answers_carry_cors_headers(keyed):

@@ -180,13 +180,21 @@ def test_silence_is_filled_with_comments(pergola):
         first = server.connect()
         first.send(request("/v1/completions", {"prompt": "x" * 450, "stream": True}))
         assert first.head()[0] == 200
-        with server.connect(timeout=30) as wire:
+        with server.connect(timeout=30) as wire, server.connect(timeout=30) as whole:
+            whole.send(request("/v1/completions", {"prompt": "b", "max_tokens": 1}))
             wire.send(request("/v1/completions", {"prompt": "b", "max_tokens": 1, "stream": True}))
             start = time.monotonic()
             assert wire.head()[0] == 200 and time.monotonic() - start < 1 * SLOWDOWN
             wire.until(b": keep-alive\n\n")
             assert 9 < time.monotonic() - start < 11 * SLOWDOWN
-        first.socket.close()
+            # Nothing of the kind in an answer that is no stream.
+            whole.socket.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                whole.more()
+            whole.socket.settimeout(30)
+            first.socket.close()
+            status, head, body = whole.answer()
+            assert status == 200 and json.loads(body)["choices"][0]["text"] == "b" and head["content-length"] == str(len(body))
         server.idle()
 
 

@@ -133,6 +133,7 @@ def test_wrong_keys_and_malformed_http(logged, log):
     assert "the-prompt-text" not in log.path.read_text()
 
 
+@pytest.mark.threads
 def test_clients_that_go(logged, log):
     body = {"prompt": "the", "max_tokens": 1900, "ignore_eos": True, "temperature": 0, "stream": True}
     first, second = logged.connect(), logged.connect()
@@ -197,6 +198,7 @@ def test_prompts_and_answers_only_when_asked(pergola, tmp_path, stream):
         assert list(line) == FIELDS
 
 
+@pytest.mark.threads
 def test_sighup_opens_the_file_again(pergola, tmp_path):
     log = Log(tmp_path / "log")
     with serving("--backend", "echo", "--request-log", log.path) as server:
