@@ -13,6 +13,7 @@
 #include "base/version.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
+#include "cli/machine.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "model/model.h"
@@ -26,7 +27,8 @@ typedef struct bench_options {
 
 typedef struct bench {
     const bench_options *o;
-    char directory[4096], command[1024], cpu[128];
+    char directory[4096], cpu[128];
+    pgl_buf command;
     pgl_checkpoint *checkpoint;
     pgl_model model;
     pgl_backend *backend;
@@ -137,22 +139,6 @@ static pgl_status run_all(bench *b, pgl_error *err) {
 }
 
 /* ---- opening */
-
-static void read_cpu_name(char *out, size_t size) {
-    char line[512];
-    FILE *f = fopen("/proc/cpuinfo", "re");
-    (void)snprintf(out, size, "unknown");
-    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
-        char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || colon == NULL)
-            continue;
-        line[strcspn(line, "\n")] = 0;
-        (void)snprintf(out, size, "%.*s", (int)size - 1, colon + 2);
-        break;
-    }
-    if (f != NULL)
-        (void)fclose(f);
-}
 
 static pgl_status open_backend(bench *b, pgl_error *err) {
     const bench_options *o = b->o;
@@ -298,7 +284,7 @@ static size_t collect(const bench *b, figure *f) {
 static bool put_json(const bench *b, const figure *f, size_t n, pgl_buf *out) {
     const struct {
         const char *name, *text;
-    } texts[] = {{"command", b->command},
+    } texts[] = {{"command", pgl_buf_text(&b->command)},
                  {"version", pgl_version()},
                  {"revision", pgl_revision()},
                  {"cpu", b->cpu},
@@ -356,13 +342,12 @@ static int run(const bench_options *o, int argc, char **argv) {
         return pgl_cli_fail("bench", &err);
     }
     b->o = o;
-    (void)snprintf(b->command, sizeof b->command, "pergola");
-    for (int i = 0; i < argc; i++) {
-        size_t used = strlen(b->command);
-        (void)snprintf(b->command + used, sizeof b->command - used, " %s", argv[i]);
-    }
-    read_cpu_name(b->cpu, sizeof b->cpu);
-    pgl_status status = open_model(b, &err);
+    pgl_status status = pgl_cli_put_command(&b->command, "", argc, argv, NULL)
+                            ? PGL_OK
+                            : pgl_fail(&err, PGL_E_MEMORY, "out of memory");
+    pgl_cli_cpu_name(b->cpu, sizeof b->cpu);
+    if (status == PGL_OK)
+        status = open_model(b, &err);
     if (status == PGL_OK)
         status = allocate(b, &err);
     if (status == PGL_OK)
@@ -377,11 +362,14 @@ static int run(const bench_options *o, int argc, char **argv) {
     free(b->rows);
     free(b->results);
     free(b->sampled);
+    pgl_buf_fini(&b->command);
     free(b);
     return status == PGL_OK ? PGL_EXIT_OK : pgl_cli_fail("bench", &err);
 }
 
 int pgl_cmd_bench(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "serve") == 0)
+        return pgl_cmd_bench_serve(argc - 1, argv + 1);
     static const char *const OUTS[] = {"md", "json", NULL};
     static const char *const ISAS[] = {"scalar", "avx2", "avx512", NULL};
     bench_options o = {.out = "md", .prompt = 512, .decode = 32, .batch = 1, .repeats = 3};
@@ -434,7 +422,9 @@ int pgl_cmd_bench(int argc, char **argv) {
     };
     pgl_command command = {
         .name = "bench",
-        .summary = "Measures the speed of prompts and of decoding, and what the machine can do at best.",
+        .summary =
+            "Measures the speed of prompts and of decoding, and what the machine can do at best. `pergola "
+            "bench serve` measures a server.",
         .description = "The rates of reading memory, of multiplying and of decoding weights are measured in "
                        "the same run "
                        "with the program's own kernels; fractions are of these.",

@@ -27,11 +27,14 @@ typedef enum pgl_exit {
     X(synth, "Make and measure", "write a random checkpoint in the published layout")                        \
     X(quantize, "Make and measure", "code a 16-bit model into the Escha-W2 format")                          \
     X(eval, "Make and measure", "perplexity, distance from a reference, multiple choice")                    \
-    X(bench, "Make and measure", "measure speed")
+    X(bench, "Make and measure", "measure speed; bench serve: that of a server")
 
 #define PGL_COMMAND_DECLARE(name, group, summary) int pgl_cmd_##name(int argc, char **argv);
 PGL_COMMANDS(PGL_COMMAND_DECLARE)
 #undef PGL_COMMAND_DECLARE
+
+/* `pergola bench serve`, which `bench` hands on to. */
+int pgl_cmd_bench_serve(int argc, char **argv);
 
 /* Prints "pergola COMMAND: message" on stderr and returns PGL_EXIT_FAILURE. */
 int pgl_cli_fail(const char *command, const pgl_error *err);
