@@ -1,10 +1,14 @@
 """What the cache gives of a prompt, and what is said where it gives less: in the answer, in /slots and in the log."""
 
+import concurrent.futures
+import json
 import re
+
+import pytest
 
 from conftest import serving
 
-SYSTEM = {"role": "system", "content": "You count trees. " * 30}
+SYSTEM = {"role": "system", "content": "You count trees. " * 12}
 
 
 def ask(server, messages, **more):
@@ -59,3 +63,93 @@ def test_slots_say_why_and_nothing_of_the_text(pergola):
         server.idle()
     with serving("--slots", 1, "--context", 2048, "--threads", 2, "--no-prefix-cache") as server:
         assert [details(ask(server, messages))["cache_miss"] for _ in range(2)] == ["off", "off"]
+
+
+# ---- conversations ----
+
+TOOLS = [{"type": "function", "function": {"name": name, "description": f"Says how {name} it is. ", "parameters": {
+    "type": "object", "properties": {"place": {"type": "string", "maxLength": 8}, "hours": {"type": "integer"}}, "required": ["place"]}}}
+    for name in ("warm", "windy", "dry")]
+
+
+def without_zeros(value):
+    """A model of random weights writes zero bytes, too, which no request may hold."""
+    if isinstance(value, dict):
+        return {k: json.dumps(without_zeros(json.loads(v))) if k == "arguments" and v.endswith("}") else without_zeros(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [without_zeros(v) for v in value]
+    return value.replace("\0", "") if isinstance(value, str) else value
+
+
+class Conversation:
+    """A client that calls tools, replays what it got, and sees how much of each prompt was read anew."""
+
+    def __init__(self, server, name, system=SYSTEM, **kwargs):
+        self.server, self.name, self.messages, self.turns = server, name, [system], []
+        self.more = {"tools": TOOLS, "enable_thinking": True, "chat_template_kwargs": kwargs}
+
+    def turn(self, message, tool_choice):
+        self.messages.append(message)
+        prompt = self.server.post("/tokenize", {"messages": self.messages, **self.more}).json()["tokens"]
+        answer = ask(self.server, self.messages, **self.more, tool_choice=tool_choice, max_tokens=48, thinking_budget=8,
+                     seed=len(self.messages), temperature=0.7, ignore_eos=False)
+        self.messages.append(without_zeros(answer["choices"][0]["message"]))
+        assert answer["usage"]["prompt_tokens"] == len(prompt)
+        self.turns.append((prompt, details(answer)["cached_tokens"]))
+
+    def run(self, turns):
+        for turn in range(turns):
+            if self.messages[-1].get("tool_calls"):
+                call = self.messages[-1]["tool_calls"][0]
+                self.turn({"role": "tool", "tool_call_id": call["id"], "content": f"{turn} degrees, says {self.name}"}, "auto")
+            else:
+                self.turn({"role": "user", "content": f"{self.name}: how warm is it in place {turn}?"}, "required")
+        return self
+
+    def check(self, rewritten):
+        """From the second turn on 90 % of the prompt before come from the cache, or of what the template left of it."""
+        n_rewritten = 0
+        for (before, _), (prompt, cached) in zip(self.turns, self.turns[1:]):
+            same = common([before + [-2], prompt + [-1] * len(before)])
+            n_rewritten += same < len(before) - 8
+            assert cached >= 0.9 * (same if rewritten else len(before)), (self.name, len(before), same, cached)
+        assert (n_rewritten > 0) == rewritten
+        read = sum(len(prompt) - cached for prompt, cached in self.turns[1:])
+        assert read < 0.2 * sum(len(prompt) for prompt, _ in self.turns[1:]), (read, self.turns)
+
+
+@pytest.mark.parametrize("keeps_thoughts", [True, False])
+def test_a_conversation_with_tools_reads_only_what_is_new(pergola, keeps_thoughts):
+    """The template leaves thoughts out once the user has spoken again, unless it is told to keep them."""
+    with serving("--slots", 2, "--context", 8192, "--threads", 2) as server:
+        one = Conversation(server, "one", preserve_thinking=keeps_thoughts).run(8)
+        one.check(not keeps_thoughts)
+        assert sum(1 for m in one.messages if m.get("tool_calls")) >= 3
+        for i in range(20 if keeps_thoughts else 2):  # within the cache's size
+            other = [{"role": "system", "content": f"{i} " + SYSTEM["content"]}, {"role": "user", "content": "Hello"}]
+            assert details(ask(server, other, max_tokens=2))["cached_tokens"] < 8
+        one.run(1).check(not keeps_thoughts)
+
+
+def test_a_short_prompt_hits_too(server):
+    messages = [{"role": "user", "content": "short 17"}]
+    first, again = ask(server, messages), ask(server, messages)
+    n = again["usage"]["prompt_tokens"]
+    assert n < 24 and details(again)["cached_tokens"] >= n - 10, again["usage"]
+    assert again["choices"] == first["choices"]
+
+
+def test_what_requests_that_come_together_share_is_read_once(pergola):
+    with serving("--slots", 4, "--context", 4096, "--threads", 2) as server:
+        system = {"role": "system", "content": "You count trees. " * 120}
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(lambda i: ask(server, [system, {"role": "user", "content": f"{i} oaks"}], tools=TOOLS), range(4)))
+        usage = [(a["usage"]["prompt_tokens"], details(a)["cached_tokens"]) for a in answers]
+        shared = common([tokens(server, [system, {"role": "user", "content": f"{i} oaks"}], tools=TOOLS) for i in range(4)])
+        cold = [n for n, cached in usage if cached == 0]
+        assert len(cold) == 1 and shared > 400, usage
+        assert all(cached == 0 or cached >= shared - 8 for _, cached in usage), (usage, shared)
+
+
+def common(lists):
+    return next(i for i, ids in enumerate(zip(*lists)) if len(set(ids)) > 1)
