@@ -3,10 +3,6 @@
 
 #include <string.h>
 
-static uint32_t root_of(const pgl_cache *cache) {
-    return cache->options.n_pages;
-}
-
 static uint32_t common(const int32_t *a, const int32_t *b, uint32_t n) {
     uint32_t i = 0;
     while (i < n && a[i] == b[i])
@@ -21,33 +17,33 @@ static uint32_t least(uint32_t a, uint32_t b) {
 /* ---- finding ---- */
 
 typedef struct path {
-    uint32_t n_known;  /* tokens that the tree knows */
-    bool goes_on;      /* somewhere there, with other tokens */
-    int32_t other;     /* the first of these; -1 */
-    uint32_t length;   /* of the deepest snapshot */
-    uint32_t snapshot; /* NONE: none */
+    uint32_t n_known; /* tokens that the tree knows */
+    bool goes_on;     /* somewhere there, with other tokens */
+    int32_t other;    /* the first of these; -1 */
+    uint32_t length;  /* of the deepest snapshot */
+    uint32_t entry;   /* NONE: none */
 } path;
 
-static void look_at_snapshots(const pgl_cache *cache, const node *child, uint32_t n_common, uint32_t most,
-                              path *p) {
-    for (uint32_t s = child->first_snapshot; s != NONE; s = cache->snapshots[s].next) {
-        const snapshot *snap = &cache->snapshots[s];
-        if (snap->offset <= n_common && snap->length <= most && snap->length > p->length) {
-            p->length = snap->length;
-            p->snapshot = s;
+static void look_at_entries(const pgl_cache *cache, const node *child, uint32_t n_common, uint32_t most,
+                            path *p) {
+    for (uint32_t i = child->first_entry; i != NONE; i = cache->entries[i].next) {
+        const entry *e = &cache->entries[i];
+        if (e->offset <= n_common && e->length <= most && e->length > p->length) {
+            p->length = e->length;
+            p->entry = i;
         }
     }
 }
 
 static path walk(const pgl_cache *cache, const int32_t *tokens, uint32_t n, uint32_t most) {
-    path p = {.other = -1, .snapshot = NONE};
+    path p = {.other = -1, .entry = NONE};
     uint32_t page_tokens = cache->options.page_tokens, at = 0;
     for (uint32_t here = root_of(cache); here != NONE;) {
         uint32_t next = NONE;
         for (uint32_t c = cache->nodes[here].first_child; c != NONE; c = cache->nodes[c].next_sibling) {
             const node *child = &cache->nodes[c];
             uint32_t l = common(node_tokens(cache, c), tokens + at, least(child->n_tokens, n - at));
-            look_at_snapshots(cache, child, l, most, &p);
+            look_at_entries(cache, child, l, most, &p);
             if (at + l > p.n_known || (at + l == p.n_known && !p.goes_on)) {
                 p.n_known = at + l;
                 p.goes_on = l < child->n_tokens && at + l < n;
@@ -91,8 +87,7 @@ static bool find_dropped(const pgl_cache *cache, const int32_t *tokens, uint32_t
 }
 
 pgl_cache_hit pgl_cache_no_hit(pgl_miss miss) {
-    return (pgl_cache_hit){.snapshot = PGL_NO_SNAPSHOT,
-                           .decision = {.miss = miss, .cached_id = -1, .prompt_id = -1}};
+    return (pgl_cache_hit){.entry = NONE, .decision = {.miss = miss, .cached_id = -1, .prompt_id = -1}};
 }
 
 /* Why a prompt with path p gets no more than p's snapshot. */
@@ -131,30 +126,23 @@ pgl_cache_hit pgl_cache_find(const pgl_cache *cache, const int32_t *tokens, uint
         return hit;
     path p = walk(cache, tokens, n, most);
     hit.n_tokens = p.length;
-    hit.snapshot = p.snapshot;
-    if (p.snapshot != NONE) {
-        uint32_t page = cache->snapshots[p.snapshot].node;
-        bool partial = p.length % cache->options.page_tokens != 0;
-        for (; page != root_of(cache); page = cache->nodes[page].parent, partial = false) {
+    hit.entry = p.entry;
+    bool from_host = false;
+    if (p.entry != NONE) {
+        uint32_t at = cache->entries[p.entry].node;
+        bool part = p.length % cache->options.page_tokens != 0;
+        from_host = cache->entries[p.entry].slab != NONE;
+        for (; at != root_of(cache); at = cache->nodes[at].parent, part = false) {
+            uint32_t own = cache->nodes[at].page;
             hit.n_pages++;
-            hit.n_unused += !partial && cache->nodes[page].n_holders == 0;
+            hit.n_resident += !part && own != NONE;
+            hit.n_unused += !part && own != NONE && cache->pages[own].n_holders == 0;
+            from_host = from_host || own == NONE;
         }
     }
     hit.decision = explain(cache, &p, tokens, most);
+    hit.decision.from_host = from_host;
     return hit;
-}
-
-void pgl_cache_use(pgl_cache *cache, const pgl_cache_hit *hit, uint32_t *pages) {
-    if (hit->snapshot == PGL_NO_SNAPSHOT)
-        return;
-    snapshot *s = &cache->snapshots[hit->snapshot];
-    s->used = ++cache->clock;
-    uint32_t page = s->node;
-    for (uint32_t i = hit->n_pages; i > 0; i--) {
-        pages[i - 1] = page;
-        pgl_cache_share_page(cache, page);
-        page = cache->nodes[page].parent;
-    }
 }
 
 /* ---- keeping ---- */
@@ -174,33 +162,96 @@ static void unlink_child(pgl_cache *cache, uint32_t child) {
     cache->nodes[child].next_sibling = NONE;
 }
 
-static void leave_tree(pgl_cache *cache, uint32_t page) {
-    node *n = &cache->nodes[page];
-    unlink_child(cache, page);
-    n->in_tree = false;
-    n->n_tokens = 0;
-    if (n->n_holders == 0) {
-        cache->n_cached--;
-        pgl_cache_free_page(cache, page);
+static uint32_t new_node(pgl_cache *cache, uint32_t at) {
+    uint32_t index = cache->free_node;
+    cache->free_node = cache->nodes[index].next_sibling;
+    cache->nodes[index].page = at;
+    cache->pages[at].node = index;
+    return index;
+}
+
+static void leave_tree(pgl_cache *cache, uint32_t index) {
+    node *n = &cache->nodes[index];
+    unlink_child(cache, index);
+    if (n->block != NONE)
+        pgl_host_free_block(&cache->host, n->block);
+    if (n->page != NONE) {
+        page *p = &cache->pages[n->page];
+        p->node = NONE;
+        if (p->n_holders == 0) {
+            cache->n_cached--;
+            pgl_cache_free_page(cache, n->page);
+        }
     }
+    n->page = n->block = NONE;
+    n->n_tokens = 0;
+    n->next_sibling = cache->free_node;
+    cache->free_node = index;
+}
+
+/* Length of the shallowest entry on the node that is longer than `over`; UINT32_MAX: none. */
+static uint32_t next_on(const pgl_cache *cache, uint32_t index, uint32_t over) {
+    uint32_t next = UINT32_MAX;
+    for (uint32_t i = cache->nodes[index].first_entry; i != NONE; i = cache->entries[i].next)
+        if (cache->entries[i].length > over && cache->entries[i].length < next)
+            next = cache->entries[i].length;
+    return next;
+}
+
+/* The same of all nodes below. */
+static uint32_t next_below(const pgl_cache *cache, uint32_t top) {
+    uint32_t next = UINT32_MAX;
+    for (uint32_t at = cache->nodes[top].first_child; at != NONE;) {
+        const node *n = &cache->nodes[at];
+        next = least(next, next_on(cache, at, 0));
+        if (n->first_entry == NONE && n->first_child != NONE) {
+            at = n->first_child;
+            continue;
+        }
+        while (at != top && cache->nodes[at].next_sibling == NONE)
+            at = cache->nodes[at].parent;
+        at = at == top ? NONE : cache->nodes[at].next_sibling;
+    }
+    return next;
+}
+
+uint32_t pgl_cache_span(const pgl_cache *cache, uint32_t index) {
+    const entry *e = &cache->entries[index];
+    uint32_t before = 0;
+    for (uint32_t at = e->node; at != root_of(cache) && before == 0; at = cache->nodes[at].parent)
+        for (uint32_t i = cache->nodes[at].first_entry; i != NONE; i = cache->entries[i].next)
+            if (cache->entries[i].length < e->length && cache->entries[i].length > before)
+                before = cache->entries[i].length;
+    uint32_t next = next_on(cache, e->node, e->length);
+    if (next == UINT32_MAX)
+        next = next_below(cache, e->node);
+    return (next == UINT32_MAX ? e->length : next) - before;
 }
 
 void pgl_cache_evict(pgl_cache *cache, uint32_t index, pgl_miss why) {
-    snapshot *s = &cache->snapshots[index];
-    uint32_t *at = &cache->nodes[s->node].first_snapshot;
-    while (*at != index)
-        at = &cache->snapshots[*at].next;
-    *at = s->next;
-    for (uint32_t page = s->node; page != root_of(cache);) {
-        uint32_t parent = cache->nodes[page].parent;
-        if (--cache->nodes[page].n_below == 0)
-            leave_tree(cache, page);
-        page = parent;
+    entry *e = &cache->entries[index];
+    uint32_t *link = &cache->nodes[e->node].first_entry;
+    while (*link != index)
+        link = &cache->entries[*link].next;
+    *link = e->next;
+    if (e->device != NONE) {
+        pgl_cache_count_resident(cache, e->node, -1);
+        pgl_cache_release_device(cache, index);
+    } else {
+        pgl_host_free_slab(&cache->host, e->slab);
     }
-    cache->tombstones[cache->next_tombstone] = (tombstone){.hash = s->hash, .length = s->length, .why = why};
+    for (uint32_t at = e->node; at != root_of(cache);) {
+        uint32_t parent = cache->nodes[at].parent;
+        if (--cache->nodes[at].n_below == 0)
+            leave_tree(cache, at);
+        at = parent;
+    }
+    cache->tombstones[cache->next_tombstone] = (tombstone){.hash = e->hash, .length = e->length, .why = why};
     cache->next_tombstone = (cache->next_tombstone + 1) % N_TOMBSTONES;
     cache->evicted++;
-    pgl_cache_drop_snapshot(cache, index);
+    e->state = ENTRY_FREE;
+    e->next = cache->free_entry;
+    cache->free_entry = index;
 }
 
 /* A child of parent, other than `except`, that begins with tokens [n]. */
@@ -212,68 +263,107 @@ static uint32_t find_child(const pgl_cache *cache, uint32_t parent, const int32_
     return NONE;
 }
 
-/* The page has become full, and a sibling has the same tokens: its snapshots move there. */
+/* Contents that were in host memory are on a page of the backend, too: they stay there. */
+static void settle_on(pgl_cache *cache, uint32_t index, uint32_t at) {
+    node *n = &cache->nodes[index];
+    pgl_host_free_block(&cache->host, n->block);
+    n->block = NONE;
+    n->page = at;
+    cache->pages[at].node = index;
+}
+
+/* The page has become full, and a sibling has the same tokens: its entries move there, and the page, when the
+ * sibling's contents are in host memory. */
 static void merge(pgl_cache *cache, uint32_t from, uint32_t to) {
-    node *f = &cache->nodes[from];
-    while (f->first_snapshot != NONE) {
-        uint32_t s = f->first_snapshot;
-        f->first_snapshot = cache->snapshots[s].next;
-        cache->snapshots[s].node = to;
-        cache->snapshots[s].next = cache->nodes[to].first_snapshot;
-        cache->nodes[to].first_snapshot = s;
-        f->n_below--;
-        cache->nodes[to].n_below++;
+    node *f = &cache->nodes[from], *t = &cache->nodes[to];
+    while (f->first_entry != NONE) {
+        uint32_t i = f->first_entry;
+        f->first_entry = cache->entries[i].next;
+        cache->entries[i].node = to;
+        cache->entries[i].next = t->first_entry;
+        t->first_entry = i;
+    }
+    t->n_below += f->n_below;
+    t->n_resident += f->n_resident;
+    f->n_below = f->n_resident = 0;
+    if (t->page == NONE) {
+        uint32_t at = f->page;
+        f->page = NONE;
+        settle_on(cache, to, at);
     }
     leave_tree(cache, from);
 }
 
-/* The node below parent for tokens [n], which lie in page: an equal one that is there, or the page itself. NONE
+/* The node below parent for tokens [n], which lie in a page: an equal one that is there, or one for the page. NONE
  * when the page stands elsewhere in the tree. */
-static uint32_t child_for(pgl_cache *cache, uint32_t parent, const int32_t *tokens, uint32_t n,
-                          uint32_t page) {
-    node *own = &cache->nodes[page];
-    uint32_t twin = find_child(cache, parent, tokens, n, page);
-    if (own->in_tree) {
-        if (own->parent != parent)
+static uint32_t child_for(pgl_cache *cache, uint32_t parent, const int32_t *tokens, uint32_t n, uint32_t at) {
+    uint32_t own = cache->pages[at].node;
+    uint32_t twin = find_child(cache, parent, tokens, n, own);
+    if (own != NONE) {
+        node *o = &cache->nodes[own];
+        if (o->parent != parent)
             return NONE;
-        if (n > own->n_tokens) {
-            memcpy(node_tokens(cache, page), tokens, n * sizeof *tokens);
-            own->n_tokens = n;
+        if (n > o->n_tokens) {
+            memcpy(node_tokens(cache, own), tokens, n * sizeof *tokens);
+            o->n_tokens = n;
             if (n == cache->options.page_tokens && twin != NONE) {
-                merge(cache, page, twin);
+                merge(cache, own, twin);
                 return twin;
             }
         }
-        return page;
+        return own;
     }
-    if (twin != NONE)
+    if (twin != NONE) {
+        if (cache->nodes[twin].page == NONE && cache->nodes[twin].n_tokens == n)
+            settle_on(cache, twin, at);
         return twin;
-    memcpy(node_tokens(cache, page), tokens, n * sizeof *tokens);
-    own->n_tokens = n;
-    own->in_tree = true; /* its caller holds it, so it is not among the cached ones yet */
-    link_child(cache, parent, page);
-    return page;
+    }
+    own = new_node(cache, at); /* its caller holds the page, so it is not among the cached ones yet */
+    memcpy(node_tokens(cache, own), tokens, n * sizeof *tokens);
+    cache->nodes[own].n_tokens = n;
+    link_child(cache, parent, own);
+    return own;
 }
 
-static bool has_snapshot_at(const pgl_cache *cache, uint32_t page, uint32_t offset) {
-    for (uint32_t s = cache->nodes[page].first_snapshot; s != NONE; s = cache->snapshots[s].next)
-        if (cache->snapshots[s].offset == offset)
-            return true;
-    return false;
+static uint32_t entry_at(const pgl_cache *cache, uint32_t index, uint32_t offset) {
+    uint32_t i = cache->nodes[index].first_entry;
+    while (i != NONE && cache->entries[i].offset != offset)
+        i = cache->entries[i].next;
+    return i;
 }
 
 /* Nodes of the path that were made and then not used. */
-static void take_back(pgl_cache *cache, uint32_t page) {
-    while (page != root_of(cache) && cache->nodes[page].n_below == 0) {
-        uint32_t parent = cache->nodes[page].parent;
-        leave_tree(cache, page);
-        page = parent;
+static void take_back(pgl_cache *cache, uint32_t index) {
+    while (index != root_of(cache) && cache->nodes[index].n_below == 0) {
+        uint32_t parent = cache->nodes[index].parent;
+        leave_tree(cache, index);
+        index = parent;
     }
 }
 
-void pgl_cache_keep(pgl_cache *cache, uint32_t index, const int32_t *tokens, uint32_t n,
+/* The state is known already. A copy of it that is in host memory gives way to the fresh one. */
+static void replace(pgl_cache *cache, uint32_t known, uint32_t fresh) {
+    entry *e = &cache->entries[known];
+    uint32_t device = cache->entries[fresh].device;
+    e->used = ++cache->clock;
+    if (e->device == NONE) {
+        pgl_host_free_slab(&cache->host, e->slab);
+        e->slab = NONE;
+        e->device = device;
+        e->owner = cache->entries[fresh].owner;
+        pgl_cache_count_resident(cache, e->node, 1);
+        cache->device_entry[device] = known;
+        cache->entries[fresh] = (entry){.state = ENTRY_FREE, .next = cache->free_entry};
+        cache->free_entry = fresh;
+    } else {
+        pgl_cache_drop_snapshot(cache, device);
+    }
+}
+
+void pgl_cache_keep(pgl_cache *cache, uint32_t device, const int32_t *tokens, uint32_t n,
                     const uint32_t *pages) {
-    snapshot *s = &cache->snapshots[index];
+    uint32_t index = cache->device_entry[device];
+    entry *e = &cache->entries[index];
     uint32_t page_tokens = cache->options.page_tokens, here = root_of(cache), at = 0;
     uint64_t hash = PGL_HASH_START;
     bool lost = !cache->options.keep || n == 0;
@@ -286,20 +376,28 @@ void pgl_cache_keep(pgl_cache *cache, uint32_t index, const int32_t *tokens, uin
             hash = pgl_hash_token(hash, tokens[at + i]);
     }
     uint32_t offset = (n - 1) % page_tokens + 1;
-    if (lost || has_snapshot_at(cache, here, offset)) {
+    uint32_t known = lost ? NONE : entry_at(cache, here, offset);
+    if (lost) {
         take_back(cache, here);
-        pgl_cache_drop_snapshot(cache, index);
+        pgl_cache_drop_snapshot(cache, device);
         return;
     }
-    s->state = SNAPSHOT_KEPT;
-    s->used = ++cache->clock;
-    s->node = here;
-    s->offset = offset;
-    s->length = n;
-    s->hash = hash;
-    s->next = cache->nodes[here].first_snapshot;
-    cache->nodes[here].first_snapshot = index;
-    for (uint32_t page = here; page != root_of(cache); page = cache->nodes[page].parent)
-        cache->nodes[page].n_below++;
+    if (known != NONE) {
+        replace(cache, known, index);
+        return;
+    }
+    e->state = ENTRY_KEPT;
+    e->used = ++cache->clock;
+    e->node = here;
+    e->offset = offset;
+    e->length = n;
+    e->hash = hash;
+    e->next = cache->nodes[here].first_entry;
+    cache->nodes[here].first_entry = index;
+    for (uint32_t i = here; i != root_of(cache); i = cache->nodes[i].parent) {
+        cache->nodes[i].n_below++;
+        cache->nodes[i].n_resident++;
+        cache->nodes[i].used = cache->clock;
+    }
     cache->saved++;
 }

@@ -157,6 +157,13 @@ static void show_figures(pgl_engine *engine, uint32_t n_dropped) {
     s->n_snapshots_used = cache.n_snapshots_used;
     s->snapshots_saved = cache.saved;
     s->snapshots_evicted = cache.evicted;
+    s->cache_bytes_used =
+        cache.n_cached * engine->caps.page_bytes + cache.n_snapshots_used * engine->caps.snapshot_bytes;
+    s->host_cache_bytes_used = cache.host_bytes_used;
+    s->n_host_pages = cache.n_host_pages;
+    s->n_host_snapshots = cache.n_host_snapshots;
+    s->exported_bytes = cache.exported_bytes;
+    s->imported_bytes = cache.imported_bytes;
     (void)pthread_mutex_lock(&engine->lock);
     s->requests_submitted = engine->shown.requests_submitted;
     s->requests_refused = engine->shown.requests_refused;
@@ -384,6 +391,9 @@ pgl_engine_stats pgl_engine_get_stats(pgl_engine *engine) {
     stats.n_slots = engine->caps.n_slots;
     stats.n_pages = engine->caps.n_pages;
     stats.n_snapshots = engine->caps.n_snapshots;
+    stats.cache_bytes =
+        stats.n_pages * engine->caps.page_bytes + stats.n_snapshots * engine->caps.snapshot_bytes;
+    stats.host_cache_bytes = engine->host_bytes;
     stats.request_bytes = atomic_load(&engine->account->bytes);
     return stats;
 }
@@ -421,7 +431,12 @@ static pgl_status open_parts(pgl_engine *engine, pgl_error *err) {
     pgl_cache_options cache = {.n_pages = caps->n_pages,
                                .page_tokens = caps->page_tokens,
                                .n_snapshots = caps->n_snapshots,
-                               .keep = engine->options.prefix_cache};
+                               .keep = engine->options.prefix_cache,
+                               .host_bytes = engine->options.host_cache_bytes,
+                               .page_bytes = caps->page_bytes,
+                               .snapshot_bytes = caps->snapshot_bytes,
+                               .move = pgl_engine_plan_move,
+                               .user = engine};
     pgl_sched_limits limits = {.max_live = max_live,
                                .max_rows = caps->max_rows,
                                .max_step_tokens = caps->max_step_tokens,
@@ -440,6 +455,8 @@ static pgl_status open_parts(pgl_engine *engine, pgl_error *err) {
                         caps->n_slots);
     atomic_init(&engine->account->holders, 1);
     pgl_status status = pgl_cache_open(&cache, &engine->cache, err);
+    if (status == PGL_OK)
+        engine->host_bytes = pgl_cache_get_stats(engine->cache).host_bytes;
     if (status == PGL_OK)
         status = pgl_sched_init(&engine->sched, &limits, err);
     for (size_t i = 0; status == PGL_OK && i < PGL_MOST_IN_FLIGHT; i++)

@@ -36,7 +36,8 @@ typedef struct pgl_engine_options {
     uint64_t age_ns;           /* a waiting request gains one level of priority in this time; 0: 30 s */
     struct pgl_forced *forced; /* engine/forced.h, shared with the null backend; NULL: none */
     bool prefix_cache;
-    uint32_t snapshot_every; /* tokens between unasked snapshots; 0: 2,048 */
+    uint64_t host_cache_bytes; /* host memory for what gives way in the cache; 0: none */
+    uint32_t snapshot_every;   /* tokens between unasked snapshots; 0: 2,048 */
 } pgl_engine_options;
 
 /* ---- constraints: which tokens may be sampled ---- */
@@ -122,6 +123,7 @@ typedef struct pgl_cache_decision {
     uint32_t miss_at;   /* as miss says; 0 where it names no place */
     int32_t cached_id;  /* DIFFERS: the token at miss_at of the cached sequence; else -1 */
     int32_t prompt_id;  /* and of the prompt */
+    bool from_host;     /* some of what was taken had been moved to host memory */
 } pgl_cache_decision;
 
 const char *pgl_miss_name(pgl_miss miss);       /* "none", "off", "cold", "differs", "no_snapshot", .. */
@@ -212,6 +214,10 @@ typedef struct pgl_engine_stats {
     uint64_t prompt_tokens, cached_tokens, generated_tokens; /* of admitted requests */
     uint64_t steps, step_tokens, step_ns, step_bytes_read;
     uint64_t parked, snapshots_saved, snapshots_evicted;
+    uint64_t cache_hits, host_hits, host_cached_tokens; /* host: some of it had been moved to host memory */
+    uint64_t cache_bytes, cache_bytes_used; /* of the backend: pages and snapshots; used by the cache alone */
+    uint64_t host_cache_bytes, host_cache_bytes_used, exported_bytes, imported_bytes;
+    uint32_t n_host_pages, n_host_snapshots;
 } pgl_engine_stats;
 
 typedef struct pgl_slot_info {

@@ -53,6 +53,7 @@ struct pgl_engine {
     pgl_engine_options options;
     pgl_backend_caps caps; /* max_context cut to what the pages hold */
     pgl_account *account;
+    uint64_t host_bytes; /* of the cache */
     pthread_t thread, mask_thread;
 
     /* engine thread only, after open */
@@ -98,6 +99,7 @@ void pgl_engine_give_back(pgl_engine *engine, pgl_request *request); /* slot and
 pgl_status pgl_flight_init(pgl_flight *flight, const pgl_backend_caps *caps, pgl_error *err);
 void pgl_flight_fini(pgl_flight *flight);
 void pgl_engine_make_ready(pgl_engine *engine, pgl_request *request); /* seq.ready and seq.row_end anew */
+bool pgl_engine_plan_move(void *engine, const pgl_op *op);            /* for pgl_cache_options */
 bool pgl_engine_plan(pgl_engine *engine, pgl_flight *flight);         /* false: nothing to do */
 
 /* result.c */

@@ -166,6 +166,15 @@ static bool holds(void *user, pgl_sched_seq *seq) {
 
 /* ---- the scheduler's machine ---- */
 
+/* What the cache wants moved comes in the order in which it asks, before this plan's rows. */
+bool pgl_engine_plan_move(void *user, const pgl_op *op) {
+    pgl_engine *engine = user;
+    if (!reserve_ops(&engine->building->before, 1))
+        return false;
+    put_op(&engine->building->before, *op);
+    return true;
+}
+
 static uint32_t pages_available(void *user) {
     const pgl_engine *engine = user;
     return pgl_cache_available(engine->cache);
@@ -174,40 +183,30 @@ static uint32_t pages_available(void *user) {
 static uint32_t pages_to_admit(void *user, const pgl_sched_seq *seq) {
     const pgl_engine *engine = user;
     pgl_cache_hit hit = find_prefix(engine, (const pgl_request *)seq);
-    return pages_for(engine, seq->n_known) - hit.n_tokens / engine->caps.page_tokens + hit.n_unused;
+    return pages_for(engine, seq->n_known) - hit.n_resident + hit.n_unused;
 }
 
-/* Pages of a hit, the tail copied, and new ones for all known tokens; false, with none held, when they do not
- * suffice. */
-static bool take_pages(pgl_engine *engine, pgl_request *r, const pgl_cache_hit *hit, uint32_t *tail,
-                       uint32_t *copy) {
+/* Pages of a hit and new ones for all known tokens; false, with none held, when they do not suffice. */
+static bool take_pages(pgl_engine *engine, pgl_request *r, const pgl_cache_hit *hit, uint32_t *snapshot) {
     uint32_t need = pages_for(engine, r->seq.n_known);
-    pgl_cache_use(engine->cache, hit, r->pages);
+    r->n_pages = 0;
+    if (!pgl_cache_use(engine->cache, hit, r->pages, snapshot))
+        return false;
     r->n_pages = hit->n_pages;
-    *tail = *copy = PGL_NO_PAGE;
     bool enough = true;
-    if (hit->n_tokens % engine->caps.page_tokens != 0) {
-        *copy = pgl_cache_take_page(engine->cache);
-        enough = *copy != PGL_NO_PAGE;
-        if (enough) {
-            *tail = r->pages[r->n_pages - 1];
-            r->pages[r->n_pages - 1] = *copy;
-            pgl_cache_drop_page(engine->cache,
-                                *tail); /* it may go now: the copy is made before anything else */
-        }
-    }
     while (enough && r->n_pages < need) {
         uint32_t page = pgl_cache_take_page(engine->cache);
         enough = page != PGL_NO_PAGE;
         if (enough)
             r->pages[r->n_pages++] = page;
     }
-    if (!enough) {
-        for (uint32_t i = 0; i < r->n_pages; i++)
-            pgl_cache_drop_page(engine->cache, r->pages[i]);
-        r->n_pages = 0;
-    }
-    return enough;
+    enum { OTHER_OPS = 4 };
+    if (enough && reserve_ops(&engine->building->before, (size_t)need + OTHER_OPS))
+        return true;
+    for (uint32_t i = 0; i < r->n_pages; i++)
+        pgl_cache_drop_page(engine->cache, r->pages[i]);
+    r->n_pages = 0;
+    return false;
 }
 
 static int by_id(const void *a, const void *b) {
@@ -242,16 +241,13 @@ static bool count_answer(pgl_request *r) {
     return true;
 }
 
-static void plan_start(pgl_engine *engine, const pgl_request *r, const pgl_cache_hit *hit, uint32_t tail,
-                       uint32_t copy) {
+static void plan_start(pgl_engine *engine, const pgl_request *r, uint32_t snapshot) {
     pgl_op_list *list = &engine->building->before;
     put_op(list, (pgl_op){.kind = PGL_OP_RESET, .slot = r->slot});
-    if (copy != PGL_NO_PAGE)
-        put_op(list, (pgl_op){.kind = PGL_OP_COPY_PAGE, .page = tail, .page2 = copy});
     for (uint32_t i = 0; i < r->n_pages; i++)
         put_op(list, (pgl_op){.kind = PGL_OP_BIND, .slot = r->slot, .index = i, .page = r->pages[i]});
-    if (hit->snapshot != PGL_NO_SNAPSHOT)
-        put_op(list, (pgl_op){.kind = PGL_OP_RESTORE, .slot = r->slot, .snapshot = hit->snapshot});
+    if (snapshot != PGL_NO_SNAPSHOT)
+        put_op(list, (pgl_op){.kind = PGL_OP_RESTORE, .slot = r->slot, .snapshot = snapshot});
     if (r->counts != NULL)
         put_op(list, (pgl_op){.kind = PGL_OP_HISTORY, .slot = r->slot, .history = {r->counts, r->n_counts}});
     if (engine->options.forced != NULL)
@@ -266,9 +262,10 @@ static void log_decision(const pgl_request *r, const pgl_cache_decision *d) {
     char ids[64] = "";
     if (d->miss == PGL_MISS_DIFFERS)
         (void)snprintf(ids, sizeof ids, ": token %d there, %d here", (int)d->cached_id, (int)d->prompt_id);
-    pgl_log(PGL_LOG_DEBUG, "cache", "request %" PRIu64 ": %u of %u prompt tokens taken, %u known; %s at %u%s",
-            r->number, d->n_cached, r->params.n_prompt, d->n_matched, pgl_miss_name(d->miss), d->miss_at,
-            ids);
+    pgl_log(PGL_LOG_DEBUG, "cache",
+            "request %" PRIu64 ": %u of %u prompt tokens taken%s, %u known; %s at %u%s", r->number,
+            d->n_cached, r->params.n_prompt, d->from_host ? " from host memory" : "", d->n_matched,
+            pgl_miss_name(d->miss), d->miss_at, ids);
 }
 
 static void note_admission(pgl_engine *engine, pgl_request *r, const pgl_cache_hit *hit) {
@@ -282,6 +279,9 @@ static void note_admission(pgl_engine *engine, pgl_request *r, const pgl_cache_h
     log_decision(r, &hit->decision);
     engine->stats.prompt_tokens += r->params.n_prompt;
     engine->stats.cached_tokens += hit->n_tokens;
+    engine->stats.host_cached_tokens += hit->decision.from_host ? hit->n_tokens : 0;
+    engine->stats.host_hits += hit->decision.from_host;
+    engine->stats.cache_hits += hit->n_tokens > 0;
 }
 
 static bool admit(void *user, pgl_sched_seq *seq) {
@@ -289,21 +289,18 @@ static bool admit(void *user, pgl_sched_seq *seq) {
     pgl_request *r = pgl_request_of(seq);
     if (r->in_flight > 0) /* parked a moment ago: its last token is not known yet */
         return false;
-    enum { OTHER_OPS = 4 };
-    if (!reserve_ops(&engine->building->before, (size_t)pages_for(engine, seq->n_known) + OTHER_OPS))
-        return false;
     bool resumed = r->counts != NULL && r->n_value > r->params.n_prompt;
     if (resumed && !count_answer(r))
         return false;
     pgl_cache_hit hit = find_prefix(engine, r);
-    uint32_t tail, copy;
-    if (!take_pages(engine, r, &hit, &tail, &copy)) {
-        /* Holding the hit may be what made the pages too few. */
+    uint32_t snapshot;
+    if (!take_pages(engine, r, &hit, &snapshot)) {
+        /* Holding the hit may be what made the pages too few; or there is no room for what would be imported. */
         pgl_cache_decision lost = hit.decision;
         hit = pgl_cache_no_hit(PGL_MISS_PAGE_EVICTED);
         hit.decision.n_matched = lost.n_matched;
         hit.decision.miss_at = lost.n_cached;
-        if (!take_pages(engine, r, &hit, &tail, &copy))
+        if (!take_pages(engine, r, &hit, &snapshot))
             return false;
     }
     uint32_t slot = 0;
@@ -315,7 +312,7 @@ static bool admit(void *user, pgl_sched_seq *seq) {
     r->life++;
     r->next_hint = 0;
     seq->n_given = r->n_landed = hit.n_tokens;
-    plan_start(engine, r, &hit, tail, copy);
+    plan_start(engine, r, snapshot);
     note_admission(engine, r, &hit);
     pgl_engine_make_ready(engine, r);
     return true;
@@ -326,11 +323,13 @@ static bool grow(void *user, pgl_sched_seq *seq) {
     pgl_request *r = pgl_request_of(seq);
     if (r->n_pages >= pages_for(engine, seq->n_given + 1))
         return true;
-    if (!reserve_ops(&engine->building->before, 1))
-        return false;
     uint32_t page = pgl_cache_take_page(engine->cache);
     if (page == PGL_NO_PAGE)
         return false;
+    if (!reserve_ops(&engine->building->before, 1)) {
+        pgl_cache_drop_page(engine->cache, page);
+        return false;
+    }
     put_op(&engine->building->before,
            (pgl_op){.kind = PGL_OP_BIND, .slot = r->slot, .index = r->n_pages, .page = page});
     r->pages[r->n_pages++] = page;
@@ -446,10 +445,10 @@ static void plan_saves(pgl_engine *engine, pgl_flight *flight) {
         pgl_request *r = engine->slots[s].request;
         if (r == NULL || r->phase != PGL_PHASE_ENDED || r->end_length == 0)
             continue;
-        uint32_t snapshot = PGL_NO_SNAPSHOT;
-        if (reserve_ops(&flight->before, 1))
-            snapshot = pgl_cache_take_snapshot(engine->cache, r->number, false);
-        if (snapshot != PGL_NO_SNAPSHOT) {
+        uint32_t snapshot = pgl_cache_take_snapshot(engine->cache, r->number, false);
+        if (snapshot != PGL_NO_SNAPSHOT && !reserve_ops(&flight->before, 1)) {
+            pgl_cache_drop_snapshot(engine->cache, snapshot);
+        } else if (snapshot != PGL_NO_SNAPSHOT) {
             put_op(&flight->before, (pgl_op){.kind = PGL_OP_SAVE, .slot = s, .snapshot = snapshot});
             pgl_cache_keep(engine->cache, snapshot, r->tokens, r->end_length, r->pages);
         }
