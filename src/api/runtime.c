@@ -210,7 +210,8 @@ static pgl_status open_engine(pgl_runtime *r, pgl_error *err) {
                                         .max_queue = r->options.max_queue,
                                         .prefill_chunk = r->options.prefill_chunk,
                                         .forced = r->forced,
-                                        .prefix_cache = !r->options.no_prefix_cache};
+                                        .prefix_cache = !r->options.no_prefix_cache,
+                                        .host_cache_bytes = r->options.host_cache_bytes};
     return pgl_engine_open(&options, &r->engine, err);
 }
 

@@ -35,6 +35,9 @@ typedef struct pgl_runtime_options {
     bool pin_threads;
     uint64_t memory_bytes; /* most memory to use, mapped weights included; 0: what the system has available */
     uint64_t cache_bytes;  /* of it for the prefix cache; 0: chosen */
+    uint64_t
+        host_cache_bytes; /* of it, host memory for what the prefix cache has no room for; 0: none. Useful where the
+                                  cache lives in other memory than the host's. */
     bool no_prefix_cache;
     bool lock_memory; /* mlock the weights */
     bool strict;      /* contradictions in the checkpoint are errors */

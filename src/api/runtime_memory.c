@@ -61,6 +61,7 @@ pgl_status pgl_runtime_plan_memory(const pgl_runtime_options *o, const pgl_check
         .n_slots = o->n_slots > 0 ? o->n_slots : 1,
         .n_threads = o->n_threads > 0 ? o->n_threads : pgl_cpu_count(),
         .weights_bytes = pgl_checkpoint_used_bytes(checkpoint),
+        .host_cache_bytes = o->no_prefix_cache ? 0 : o->host_cache_bytes,
         .other_bytes = tokenizer_bytes,
         .budget_bytes = memory.available_bytes,
     };

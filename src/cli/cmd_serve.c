@@ -27,7 +27,7 @@ typedef struct serve_options {
     const char *model, *host, *backend, *names, *thinking, *keys, *key_file, *origins, *hosts, *log_level,
         *config, *request_log;
     uint32_t port, context, slots, threads, max_queue, max_connections;
-    uint64_t memory, max_body;
+    uint64_t memory, cache, cache_host, max_body;
     int prefix_cache;
     bool lock_memory, allow_no_key, log_prompts;
     double request_timeout_s, drain_timeout_s, head_timeout_s, body_timeout_s, idle_timeout_s,
@@ -168,6 +168,8 @@ static pgl_status open_runtime(serving *s) {
                                    .n_slots = o->slots,
                                    .n_threads = o->threads,
                                    .memory_bytes = o->memory,
+                                   .cache_bytes = o->cache,
+                                   .host_cache_bytes = o->cache_host,
                                    .no_prefix_cache = o->prefix_cache == 0,
                                    .lock_memory = o->lock_memory,
                                    .max_queue = o->max_queue,
@@ -361,6 +363,18 @@ int pgl_cmd_serve(int argc, char **argv) {
          .target = &o->prefix_cache,
          .env = "PERGOLA_PREFIX_CACHE",
          .help = "keep what earlier prompts have in common (on)"},
+        {.name = "cache",
+         .kind = PGL_OPTION_SIZE,
+         .target = &o->cache,
+         .value = "SIZE",
+         .env = "PERGOLA_CACHE",
+         .help = "memory for it (chosen; at most 768M)"},
+        {.name = "cache-host",
+         .kind = PGL_OPTION_SIZE,
+         .target = &o->cache_host,
+         .value = "SIZE",
+         .env = "PERGOLA_CACHE_HOST",
+         .help = "host memory for what it has no room for (0)"},
         {.name = "max-queue",
          .kind = PGL_OPTION_U32,
          .target = &o->max_queue,

@@ -138,6 +138,8 @@ static pgl_status tabulate(const pgl_model *model, const pgl_plan_request *reque
          add_line(plan, "snapshots", snapshots, "%" PRIu32 ", for the prefix cache", r.n_snapshots) &&
          add_line(plan, "work space", work, "%" PRIu32 " tokens a step, %" PRIu32 " thread%s", r.step_tokens,
                   r.n_threads, r.n_threads == 1 ? "" : "s") &&
+         (r.host_cache_bytes == 0 ||
+          add_line(plan, "host cache", r.host_cache_bytes, "of what gives way in the prefix cache")) &&
          add_line(plan, "other", r.other_bytes, "tokenizer, queues");
     if (!ok)
         return pgl_fail(err, PGL_E_INVALID,

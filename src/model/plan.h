@@ -24,14 +24,15 @@ typedef struct pgl_plan_request {
     uint32_t n_threads;      /* 0: 1 */
     uint32_t
         draft_tokens; /* most tokens drafted at once; 0: pages without the draft layer's keys and values */
-    uint64_t weights_bytes; /* of the mapped files, or the part of them that is used */
-    uint64_t other_bytes;   /* tokenizer, queues: whatever the caller adds */
-    uint64_t budget_bytes;  /* 0: no limit */
+    uint64_t weights_bytes;    /* of the mapped files, or the part of them that is used */
+    uint64_t host_cache_bytes; /* host memory for what gives way in the prefix cache */
+    uint64_t other_bytes;      /* tokenizer, queues: whatever the caller adds */
+    uint64_t budget_bytes;     /* 0: no limit */
 } pgl_plan_request;
 
 typedef struct pgl_plan_line {
-    const char
-        *name; /* "weights", "keys and values", "recurrent state", "snapshots", "work space", "other" */
+    const char *
+        name; /* "weights", "keys and values", "recurrent state", "snapshots", "work space", "host cache", "other" */
     char detail[80];
     uint64_t bytes;
 } pgl_plan_line;

@@ -150,15 +150,17 @@ void pgl_handle_slots(pgl_server *server, pgl_exchange *exchange) {
     pgl_out_raw(&out, "[");
     for (uint32_t i = 0; i < n && i < MOST_SLOTS_SHOWN; i++) {
         const pgl_slot_info *slot = slots[i].used ? &slots[i] : &none;
-        pgl_out_printf(
-            &out,
-            "%s{\"id\":%u,\"is_processing\":%s,\"state\":\"%s\",\"request\":%llu,\"n_ctx\":%u,\"n_"
-            "prompt\":%u,"
-            "\"n_read\":%u,\"n_cached\":%u,\"n_matched\":%u,\"n_generated\":%u,\"miss\":\"%s\",\"miss_"
-            "at\":%u}",
-            i ? "," : "", i, slot->used ? "true" : "false", slot->used ? state_name(slot->state) : "idle",
-            (unsigned long long)slot->request, server->context, slot->n_prompt, slot->n_read, slot->n_cached,
-            slot->cache.n_matched, slot->n_generated, pgl_miss_name(slot->cache.miss), slot->cache.miss_at);
+        pgl_out_printf(&out,
+                       "%s{\"id\":%u,\"is_processing\":%s,\"state\":\"%s\",\"request\":%llu,\"n_ctx\":%u,\"n_"
+                       "prompt\":%u,"
+                       "\"n_read\":%u,\"n_cached\":%u,\"n_matched\":%u,\"from_host\":%s,\"n_generated\":%u,"
+                       "\"miss\":\"%s\",\"miss_"
+                       "at\":%u}",
+                       i ? "," : "", i, slot->used ? "true" : "false",
+                       slot->used ? state_name(slot->state) : "idle", (unsigned long long)slot->request,
+                       server->context, slot->n_prompt, slot->n_read, slot->n_cached, slot->cache.n_matched,
+                       slot->cache.from_host ? "true" : "false", slot->n_generated,
+                       pgl_miss_name(slot->cache.miss), slot->cache.miss_at);
     }
     pgl_out_raw(&out, "]");
     answer(exchange, 200, &out);

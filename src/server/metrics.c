@@ -209,6 +209,26 @@ static void put_engine(pgl_out *out, const char *model, const pgl_engine_stats *
     put_value(out, model, "gauge", "pergola:slots", "Sequences that can run at the same time.", e->n_slots);
     put_value(out, model, "gauge", "pergola:snapshots_used", "Snapshots of recurrent state held.",
               e->n_snapshots_used);
+    put_value(out, model, "gauge", "pergola:cache_bytes", "Memory of pages and snapshots.",
+              (double)e->cache_bytes);
+    put_value(out, model, "gauge", "pergola:cache_used_bytes", "Of it, held by the prefix cache alone.",
+              (double)e->cache_bytes_used);
+    put_value(out, model, "gauge", "pergola:host_cache_bytes", "Host memory for what gives way there.",
+              (double)e->host_cache_bytes);
+    put_value(out, model, "gauge", "pergola:host_cache_used_bytes", "Of it, in use.",
+              (double)e->host_cache_bytes_used);
+    put_value(out, model, "counter", "pergola:cache_hits_total", "Prompts that began in the cache.",
+              (double)e->cache_hits);
+    put_value(out, model, "counter", "pergola:host_cache_hits_total",
+              "Of them, those for which something came from host memory.", (double)e->host_hits);
+    put_value(out, model, "counter", "pergola:host_cache_hit_tokens_total", "Prompt tokens of these.",
+              (double)e->host_cached_tokens);
+    put_value(out, model, "counter", "pergola:host_cache_exported_bytes_total", "Moved to host memory.",
+              (double)e->exported_bytes);
+    put_value(out, model, "counter", "pergola:host_cache_imported_bytes_total", "And back.",
+              (double)e->imported_bytes);
+    put_value(out, model, "counter", "pergola:snapshots_evicted_total",
+              "Snapshots that the cache gave up for good.", (double)e->snapshots_evicted);
     put_value(out, model, "counter", "pergola:requests_refused_total",
               "Requests refused because the queue was full.", (double)e->requests_refused);
     put_value(out, model, "counter", "pergola:steps_total", "Steps of the backend.", (double)e->steps);

@@ -59,7 +59,7 @@ def test_slots_say_why_and_nothing_of_the_text(pergola):
             slot = server.slots()[0]
         assert slot["is_processing"] and slot["miss"] == "differs" and 0 < slot["n_cached"] <= slot["n_matched"] == slot["miss_at"]
         assert set(slot) == {"id", "is_processing", "state", "request", "n_ctx", "n_prompt", "n_read", "n_cached", "n_matched",
-                             "n_generated", "miss", "miss_at"}
+                             "from_host", "n_generated", "miss", "miss_at"}
         server.idle()
     with serving("--slots", 1, "--context", 2048, "--threads", 2, "--no-prefix-cache") as server:
         assert [details(ask(server, messages))["cache_miss"] for _ in range(2)] == ["off", "off"]
@@ -122,9 +122,9 @@ class Conversation:
 def test_a_conversation_with_tools_reads_only_what_is_new(pergola, keeps_thoughts):
     """The template leaves thoughts out once the user has spoken again, unless it is told to keep them."""
     with serving("--slots", 2, "--context", 8192, "--threads", 2) as server:
-        one = Conversation(server, "one", preserve_thinking=keeps_thoughts).run(8)
+        one = Conversation(server, "one", preserve_thinking=keeps_thoughts).run(8 if keeps_thoughts else 5)
         one.check(not keeps_thoughts)
-        assert sum(1 for m in one.messages if m.get("tool_calls")) >= 3
+        assert sum(1 for m in one.messages if m.get("tool_calls")) >= 2
         for i in range(20 if keeps_thoughts else 2):  # within the cache's size
             other = [{"role": "system", "content": f"{i} " + SYSTEM["content"]}, {"role": "user", "content": "Hello"}]
             assert details(ask(server, other, max_tokens=2))["cached_tokens"] < 8
@@ -153,3 +153,18 @@ def test_what_requests_that_come_together_share_is_read_once(pergola):
 
 def common(lists):
     return next(i for i, ids in enumerate(zip(*lists)) if len(set(ids)) > 1)
+
+
+def test_what_went_to_host_memory_comes_back(pergola):
+    """A cache of a few snapshots, and host memory for the rest: the answers are the first ones, and nothing is read anew."""
+    with serving("--slots", 1, "--context", 1024, "--threads", 2, "--cache", "10M", "--cache-host", "64M") as server:
+        assert "host cache" in server.block, server.block
+        prompts = [[SYSTEM, {"role": "user", "content": f"Tree {i}"}] for i in range(12)]
+        first = [ask(server, p) for p in prompts]
+        used = server.metric("pergola:host_cache_used_bytes")
+        assert 0 < used <= server.metric("pergola:host_cache_bytes") <= 64 << 20
+        again = [ask(server, p) for p in prompts]
+        assert [a["choices"] for a in again] == [a["choices"] for a in first]
+        assert all(details(a)["cached_tokens"] >= a["usage"]["prompt_tokens"] - 12 for a in again), [details(a) for a in again]
+        assert server.metric("pergola:host_cache_hits_total") >= 6
+        assert server.metric("pergola:host_cache_imported_bytes_total") > 0

@@ -15,7 +15,7 @@ enum { WORLD_VOCAB = 96, WORLD_PAGE = 16, WORLD_LONGEST = 4096 };
 typedef struct world_options {
     uint32_t n_slots, n_pages, n_snapshots, max_context, max_step_tokens, max_queue, prefill_chunk,
         snapshot_every;
-    uint64_t step_ns, token_ns, gap_ns, request_bytes;
+    uint64_t step_ns, token_ns, gap_ns, request_bytes, host_cache_bytes;
     bool cache, forced;
     bool (*inject_non_finite)(void *user, uint32_t slot, uint32_t length);
     void *user;
@@ -83,6 +83,7 @@ static inline void world_open(engine_world *w, world_options o) {
         .reserve_tokens = 16,
         .forced = o.forced ? w->forced : NULL,
         .prefix_cache = o.cache,
+        .host_cache_bytes = o.host_cache_bytes,
         .snapshot_every = o.snapshot_every,
     };
     world_must(pgl_engine_open(&engine_options, &w->engine, &err), &err);

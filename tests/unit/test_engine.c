@@ -150,6 +150,8 @@ static void make_cases(void) {
 
 /* Many requests at once in a shuffled order, some cancelled on the way; every complete answer equals the cold one.
  * Returns the sum of cached tokens and of parkings. */
+static uint64_t from_host; /* requests of the last run for which something came from host memory */
+
 static void run_mixed(world_options o, uint64_t seed, uint64_t *cached, uint64_t *parked) {
     engine_world w;
     o.max_queue = MANY;
@@ -168,14 +170,14 @@ static void run_mixed(world_options o, uint64_t seed, uint64_t *cached, uint64_t
         }
         seed ^= i;
     }
-    seed = 0;
-    *cached = *parked = 0;
+    *cached = *parked = from_host = 0;
     for (uint32_t i = 0; i < MANY; i++) {
         if (requests[i] == NULL)
             continue;
         world_read(requests[i], &a);
         *cached += a.usage.n_cached;
         *parked += a.usage.n_parked;
+        from_host += a.usage.cache.from_host;
         bool found = false; /* which case it was: by its prompt's length and answer */
         for (uint32_t c = 0; c < N_PROMPTS && !found; c++)
             found = cold[c].n == a.n && cases[c].n_prompt == a.usage.n_prompt &&
@@ -190,7 +192,7 @@ static void run_mixed(world_options o, uint64_t seed, uint64_t *cached, uint64_t
 static void neighbours_chunks_and_cache_change_no_answer(void **state) {
     (void)state;
     make_cases();
-    uint64_t cached, parked, all_cached = 0, all_parked = 0;
+    uint64_t cached, parked, all_cached = 0, all_parked = 0, all_from_host = 0;
     for (uint64_t seed = 1; seed <= 4; seed++) {
         run_mixed((world_options){.n_slots = 8, .cache = false}, seed, &cached, &parked);
         assert_int_equal(cached, 0);
@@ -204,6 +206,14 @@ static void neighbours_chunks_and_cache_change_no_answer(void **state) {
                                   .prefill_chunk = 5,
                                   .snapshot_every = 16},
                   seed, &cached, &parked);
+        run_mixed((world_options){.n_slots = 8,
+                                  .n_pages = 60,
+                                  .cache = true,
+                                  .n_snapshots = 3,
+                                  .host_cache_bytes = 1 << 20,
+                                  .snapshot_every = 32},
+                  seed, &cached, &parked);
+        all_from_host += from_host;
         /* pages for hardly two of eight: parked, resumed from snapshots or from nothing */
         run_mixed((world_options){.n_slots = 8,
                                   .n_pages = 26,
@@ -219,6 +229,7 @@ static void neighbours_chunks_and_cache_change_no_answer(void **state) {
     }
     assert_true(all_cached > 1000);
     assert_true(all_parked > 10);
+    assert_true(all_from_host > 10);
 }
 
 /* ---- the cache as clients see it ---- */

@@ -143,50 +143,84 @@ static void warm_batched_and_chunked_answers_are_the_cold_ones(void **state) {
     pgl_runtime_close(runtime);
 }
 
-/* Pages for hardly two of four: taken apart from the runtime, which never plans so few. */
-static void parked_and_resumed_answers_are_the_cold_ones(void **state) {
-    (void)state;
-    pgl_error err;
+/* An engine of few pages and snapshots: taken apart from the runtime, which never plans so few. */
+typedef struct small_engine {
     pgl_checkpoint *checkpoint;
     pgl_model model;
     pgl_backend *backend;
     pgl_engine *engine;
-    assert_int_equal(pgl_checkpoint_open(PGL_GOLDENS "/tiny-a", NULL, &checkpoint, &err), PGL_OK);
-    assert_int_equal(
-        pgl_model_init(&model, pgl_checkpoint_config(checkpoint), pgl_checkpoint_weights(checkpoint), &err),
-        PGL_OK);
+} small_engine;
+
+static void open_small(small_engine *s, uint32_t n_slots, uint32_t n_pages, uint32_t n_snapshots,
+                       uint64_t host_cache_bytes) {
+    pgl_error err;
+    assert_int_equal(pgl_checkpoint_open(PGL_GOLDENS "/tiny-a", NULL, &s->checkpoint, &err), PGL_OK);
+    assert_int_equal(pgl_model_init(&s->model, pgl_checkpoint_config(s->checkpoint),
+                                    pgl_checkpoint_weights(s->checkpoint), &err),
+                     PGL_OK);
     const pgl_backend_options options = {.n_threads = 2,
-                                         .n_slots = 4,
-                                         .n_pages = 16,
-                                         .n_snapshots = 6,
+                                         .n_slots = n_slots,
+                                         .n_pages = n_pages,
+                                         .n_snapshots = n_snapshots,
                                          .page_tokens = 16,
                                          .max_context = 256,
                                          .max_rows = 4,
                                          .max_step_tokens = 64,
                                          .n_vocab = n_vocab};
-    assert_int_equal(pgl_backend_open_cpu(&model, &options, &backend, &err), PGL_OK);
-    const pgl_engine_options engine_options = {.backend = backend,
+    assert_int_equal(pgl_backend_open_cpu(&s->model, &options, &s->backend, &err), PGL_OK);
+    const pgl_engine_options engine_options = {.backend = s->backend,
                                                .max_queue = N_CASES,
                                                .prefix_cache = true,
                                                .reserve_tokens = 1,
+                                               .host_cache_bytes = host_cache_bytes,
                                                .snapshot_every = 64};
-    assert_int_equal(pgl_engine_open(&engine_options, &engine, &err), PGL_OK);
-    uint32_t parked = 0;
-    for (int round = 0; round < 10 && parked == 0;
-         round++) { /* who meets whom depends on the machine's load */
-        pgl_request *r[N_CASES];
-        for (uint32_t i = 0; i < N_CASES; i++)
-            assert_int_equal(pgl_engine_submit(engine, &cases[i].params, &r[i], &err), PGL_OK);
-        for (uint32_t i = 0; i < N_CASES; i++) {
-            read_answer(r[i], &warm);
-            expect_same(i, &warm);
-            parked += warm.usage.n_parked;
-        }
+    assert_int_equal(pgl_engine_open(&engine_options, &s->engine, &err), PGL_OK);
+}
+
+static void close_small(small_engine *s) {
+    pgl_engine_close(s->engine);
+    pgl_backend_close(s->backend);
+    pgl_checkpoint_close(s->checkpoint);
+}
+
+/* All cases at once; adds up the parkings and the prompts that came back from host memory. */
+static void run_small(small_engine *s, uint32_t *parked, uint32_t *from_host) {
+    pgl_request *r[N_CASES];
+    pgl_error err;
+    for (uint32_t i = 0; i < N_CASES; i++)
+        assert_int_equal(pgl_engine_submit(s->engine, &cases[i].params, &r[i], &err), PGL_OK);
+    for (uint32_t i = 0; i < N_CASES; i++) {
+        read_answer(r[i], &warm);
+        expect_same(i, &warm);
+        *parked += warm.usage.n_parked;
+        *from_host += warm.usage.cache.from_host && warm.usage.n_cached > 0;
     }
+}
+
+static void parked_and_resumed_answers_are_the_cold_ones(void **state) {
+    (void)state;
+    small_engine s;
+    open_small(&s, 4, 16, 6, 0); /* pages for hardly two of four */
+    uint32_t parked = 0, from_host = 0;
+    for (int round = 0; round < 10 && parked == 0; round++) /* who meets whom depends on the machine's load */
+        run_small(&s, &parked, &from_host);
     assert_true(parked > 0);
-    pgl_engine_close(engine);
-    pgl_backend_close(backend);
-    pgl_checkpoint_close(checkpoint);
+    assert_int_equal(from_host, 0);
+    close_small(&s);
+}
+
+static void answers_from_host_memory_are_the_cold_ones(void **state) {
+    (void)state;
+    small_engine s;
+    open_small(&s, 2, 24, 2, 256 << 20);
+    uint32_t parked = 0, from_host = 0;
+    for (int round = 0; round < 2; round++)
+        run_small(&s, &parked, &from_host);
+    assert_true(from_host >= N_CASES / 2);
+    pgl_engine_stats stats = pgl_engine_get_stats(s.engine);
+    assert_true(stats.host_hits >= from_host && stats.imported_bytes > 0);
+    assert_true(stats.host_cache_bytes_used > 0 && stats.host_cache_bytes_used <= stats.host_cache_bytes);
+    close_small(&s);
 }
 
 static void a_damaged_model_is_refused_before_it_serves(void **state) {
@@ -237,6 +271,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(warm_batched_and_chunked_answers_are_the_cold_ones),
         cmocka_unit_test(parked_and_resumed_answers_are_the_cold_ones),
+        cmocka_unit_test(answers_from_host_memory_are_the_cold_ones),
         cmocka_unit_test(a_damaged_model_is_refused_before_it_serves),
         cmocka_unit_test(echo_answers_with_forced_tokens),
     };
