@@ -6,6 +6,7 @@
 #   make test-asan       the same under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make test-tsan       the threaded parts under ThreadSanitizer
 #   make soak            thousands of random requests, 32 at a time, each compared (SOAK_REQUESTS=10000, SOAK_SEED, SOAK_JSON)
+#   make test-neon       codec, kernels and layers for AArch64, under qemu
 #   make fuzz            every fuzzer for FUZZ_SECONDS (60)
 #   make lint            format, static analysis, include order, scripts
 #   make format          clang-format on every source
@@ -52,6 +53,10 @@ soak: build
 	@cd tests && PERGOLA="$(abspath $(BUILD))/pergola" ../.venv/bin/python -m soak --requests $(SOAK_REQUESTS) \
 	    $(if $(SOAK_SEED),--seed $(SOAK_SEED)) $(if $(SOAK_JSON),--json $(abspath $(SOAK_JSON)))
 
+test-neon:
+	@scripts/setup --neon
+	@scripts/test-neon
+
 fuzz:
 	@scripts/setup --fuzz
 	@scripts/fuzz $(FUZZ_SECONDS)
@@ -68,4 +73,4 @@ install: build
 	@cmake --install $(BUILD) --prefix "$(PREFIX)"
 
 clean:
-	rm -rf build build-asan build-tsan build-fuzz bridge/target
+	rm -rf build build-asan build-tsan build-neon build-fuzz bridge/target

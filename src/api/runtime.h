@@ -44,7 +44,7 @@ typedef struct pgl_runtime_options {
     uint32_t max_queue;
     uint32_t prefill_chunk; /* 0: the engine's */
     uint64_t echo_step_ns;  /* echo: time of a step */
-    const char *force_isa;  /* CPU: "scalar", "avx2", "avx512"; NULL: the best there is */
+    const char *force_isa;  /* CPU: "scalar", "avx2", "avx512", "neon"; NULL: the best there is */
 
     /* Called from the opening thread as work advances: "checking weights", done of total bytes. May be NULL. */
     void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);

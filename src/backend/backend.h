@@ -60,7 +60,7 @@ typedef struct pgl_backend_options {
     uint32_t max_step_tokens; /* tokens of all rows of one plan */
     uint32_t max_draft;       /* drafted tokens per row; 0: no draft head, pages without its K/V */
     uint32_t n_vocab;         /* ids that may be sampled; at most config.vocab_size; 0: all of them */
-    const char *force_isa;    /* CPU: "scalar", "avx2", "avx512"; NULL: the best there is */
+    const char *force_isa;    /* CPU: "scalar", "avx2", "avx512", "neon"; NULL: the best there is */
 } pgl_backend_options;
 
 /* What open settled on. */

@@ -371,7 +371,7 @@ int pgl_cmd_bench(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "serve") == 0)
         return pgl_cmd_bench_serve(argc - 1, argv + 1);
     static const char *const OUTS[] = {"md", "json", NULL};
-    static const char *const ISAS[] = {"scalar", "avx2", "avx512", NULL};
+    static const char *const ISAS[] = {"scalar", "avx2", "avx512", "neon", NULL};
     bench_options o = {.out = "md", .prompt = 512, .decode = 32, .batch = 1, .repeats = 3};
     pgl_option options[] = {
         PGL_OPTION_ROW_MODEL(&o.model),
@@ -417,7 +417,7 @@ int pgl_cmd_bench(int argc, char **argv) {
          .target = &o.isa,
          .value = "NAME",
          .choices = ISAS,
-         .help = "instruction set: scalar, avx2 or avx512; the best there is when left out"},
+         .help = "instruction set: scalar, avx2, avx512 or neon; the best there is when left out"},
         PGL_OPTION_ROW_THREADS(&o.threads),
     };
     pgl_command command = {

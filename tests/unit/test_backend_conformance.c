@@ -293,20 +293,20 @@ int main(void) {
         return 1;
     }
     int failed = only == NULL ? run_null() : 0, ran = 0;
-    const char *isas[] = {"scalar", "avx2", "avx512"};
-    for (size_t i = 0; i < 3; i++) {
-        const pgl_kernels *kernels = NULL;
-        if ((only != NULL && strcmp(only, isas[i]) != 0) ||
-            pgl_kernels_choose(isas[i], &kernels, NULL) != PGL_OK)
+    const pgl_kernels *all[PGL_MOST_KERNELS];
+    size_t n = pgl_kernels_all(all);
+    for (size_t i = 0; i < n; i++) {
+        const char *isa = all[i]->name;
+        if (only != NULL && strcmp(only, isa) != 0)
             continue;
         ran++;
-        if (i == 0) {
-            failed += run_cpu_short(isas[i], 2, 12); /* slow */
+        if (all[i] == pgl_kernels_scalar()) {
+            failed += run_cpu_short(isa, 2, 12); /* slow */
             continue;
         }
-        failed += run_cpu(isas[i]);
-        failed += run_cpu_short(isas[i], 1, 24);
-        failed += run_cpu_short(isas[i], 3, 24);
+        failed += run_cpu(isa);
+        failed += run_cpu_short(isa, 1, 24);
+        failed += run_cpu_short(isa, 3, 24);
     }
     pgl_checkpoint_close(g_checkpoint);
     if (ran == 0)

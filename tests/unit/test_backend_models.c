@@ -71,12 +71,10 @@ static void check_on(const char *name, const char *isa, const synthetic_options 
 
 /* On every instruction set but the scalar one, whose kernels are the contract's own functions. */
 static void check(const char *name, const synthetic_options *options) {
-    if (pgl_kernels_avx2() != NULL)
-        check_on(name, "avx2", options);
-    if (pgl_kernels_avx512() != NULL)
-        check_on(name, "avx512", options);
-    if (pgl_kernels_avx2() == NULL)
-        check_on(name, "scalar", options);
+    const pgl_kernels *all[PGL_MOST_KERNELS];
+    size_t n = pgl_kernels_all(all), vectors = n > 1 ? n - 1 : n;
+    for (size_t i = 0; i < vectors; i++)
+        check_on(name, all[i]->name, options);
 }
 
 static void experts_of_every_k(void **state) {

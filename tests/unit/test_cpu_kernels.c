@@ -733,10 +733,11 @@ static void unknown_instruction_sets_are_refused_by_name(void **state) {
 }
 
 int main(void) {
-    const pgl_kernels *all[] = {pgl_kernels_scalar(), pgl_kernels_avx2(), pgl_kernels_avx512()};
+    const pgl_kernels *all[PGL_MOST_KERNELS];
+    size_t n = pgl_kernels_all(all);
     const char *only = getenv("PGL_TEST_ISA");
-    for (size_t i = 0; i < 3; i++) {
-        if (all[i] != NULL && (only == NULL || strcmp(only, all[i]->name) == 0))
+    for (size_t i = 0; i < n; i++) {
+        if (only == NULL || strcmp(only, all[i]->name) == 0)
             g_tables[g_n_tables++] = all[i];
     }
     for (size_t i = 0; i < g_n_tables; i++)

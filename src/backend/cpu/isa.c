@@ -2,6 +2,7 @@
 #include "backend/cpu/isa.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/cpu/kernels.h"
@@ -49,14 +50,28 @@ bool pgl_isa_has_avx512(void) {
 
 #endif
 
+size_t pgl_kernels_all(const pgl_kernels *out[PGL_MOST_KERNELS]) {
+    const pgl_kernels *const tables[PGL_MOST_KERNELS] = {pgl_kernels_avx512(), pgl_kernels_avx2(),
+                                                         pgl_kernels_neon(), pgl_kernels_scalar()};
+    size_t n = 0;
+    for (size_t i = 0; i < PGL_MOST_KERNELS; i++) {
+        if (tables[i] != NULL)
+            out[n++] = tables[i];
+    }
+    return n;
+}
+
 pgl_status pgl_kernels_choose(const char *name, const pgl_kernels **out, pgl_error *err) {
-    const pgl_kernels *tables[] = {pgl_kernels_avx512(), pgl_kernels_avx2(), pgl_kernels_scalar()};
-    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
-        if (tables[i] != NULL && (name == NULL || strcmp(name, tables[i]->name) == 0)) {
-            *out = tables[i];
+    const pgl_kernels *all[PGL_MOST_KERNELS];
+    size_t n = pgl_kernels_all(all);
+    char names[64] = "";
+    for (size_t i = 0; i < n; i++) {
+        if (name == NULL || strcmp(name, all[i]->name) == 0) {
+            *out = all[i];
             return PGL_OK;
         }
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ", all[i]->name);
     }
-    return pgl_fail(err, PGL_E_UNSUPPORTED, "instruction set \"%s\": this processor has %s%sscalar", name,
-                    tables[0] != NULL ? "avx512, " : "", tables[1] != NULL ? "avx2, " : "");
+    return pgl_fail(err, PGL_E_UNSUPPORTED, "instruction set \"%s\": this processor has %s", name, names);
 }

@@ -140,8 +140,14 @@ typedef struct pgl_kernels {
 const pgl_kernels *pgl_kernels_scalar(void);
 const pgl_kernels *pgl_kernels_avx2(void);
 const pgl_kernels *pgl_kernels_avx512(void);
+const pgl_kernels *pgl_kernels_neon(void);
 
-/* The table called name ("scalar", "avx2", "avx512"), or with NULL the fastest. PGL_E_UNSUPPORTED names what this
+#define PGL_MOST_KERNELS 4
+
+/* Those that are not NULL, the fastest first and the scalar one last: returns how many. */
+size_t pgl_kernels_all(const pgl_kernels *out[PGL_MOST_KERNELS]);
+
+/* The table called name ("scalar", "avx2", "avx512", "neon"), or with NULL the fastest. PGL_E_UNSUPPORTED names what this
  * processor has. */
 pgl_status pgl_kernels_choose(const char *name, const pgl_kernels **out, pgl_error *err);
 
