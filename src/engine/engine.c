@@ -387,8 +387,10 @@ pgl_status pgl_engine_submit(pgl_engine *engine, const pgl_request_params *param
 pgl_engine_stats pgl_engine_get_stats(pgl_engine *engine) {
     (void)pthread_mutex_lock(&engine->lock);
     pgl_engine_stats stats = engine->shown;
+    stats.n_open = engine->n_open;
     (void)pthread_mutex_unlock(&engine->lock);
     stats.n_slots = engine->caps.n_slots;
+    stats.max_open = engine->caps.n_slots + engine->options.max_queue;
     stats.n_pages = engine->caps.n_pages;
     stats.n_snapshots = engine->caps.n_snapshots;
     stats.cache_bytes =

@@ -207,6 +207,7 @@ void pgl_request_release(pgl_request *request);
 
 typedef struct pgl_engine_stats {
     uint32_t n_running, n_waiting, n_parked;
+    uint32_t n_open, max_open; /* submitted and not ended, at this moment; and how many may be */
     uint32_t n_slots, n_pages, n_pages_free, n_pages_cached; /* cached: held by the prefix cache alone */
     uint32_t n_snapshots, n_snapshots_used;
     uint64_t request_bytes;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "server/tools.h"
 
 static pgl_chat_end end_of(const pgl_gen_params *params) {
     if (params->continue_final == 1)
@@ -17,9 +18,12 @@ static bool render(const pgl_server *server, const pgl_exchange *exchange, const
                                 .thinking =
                                     (int)(params->thinking >= 0 ? params->thinking : server->thinking),
                                 .end = end_of(params)};
+    pgl_json_span tools = pgl_body_field(exchange, "tools");
+    if (!pgl_check_tools(tools, err))
+        return false;
     /* Without a choice to call, the model is not told of the tools either. */
     if (params->tool_choice != PGL_TOOL_CHOICE_NONE)
-        request.tools = pgl_body_field(exchange, "tools");
+        request.tools = tools;
     pgl_error why;
     pgl_status status = pgl_chat_render(server->chat, &request, prompt, &why);
     if (status == PGL_OK)

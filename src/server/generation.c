@@ -224,6 +224,20 @@ static bool check_context(const pgl_generation *gen, pgl_refusal *err) {
     return true;
 }
 
+/* All choices of a request find room, or none of them takes it. */
+static bool check_room(const pgl_generation *gen, pgl_refusal *err) {
+    uint32_t n = gen->n_prompts * (uint32_t)gen->params.n;
+    pgl_engine_stats stats = pgl_engine_get_stats(gen->server->engine);
+    if (n > stats.max_open)
+        return pgl_refuse_field(err, gen->params.n > 1 ? "n" : "prompt",
+                                "%u answers at once: this server takes at most %u, running and waiting", n,
+                                stats.max_open);
+    return n <= stats.max_open - stats.n_open ||
+           pgl_refuse(err, 503, pgl_status_name(PGL_E_BUSY), NULL,
+                      "%u of %u places are taken and this request needs %u: the queue is full", stats.n_open,
+                      stats.max_open, n);
+}
+
 static bool make_choices(pgl_generation *gen, const pgl_choice_text_options *text, pgl_refusal *err) {
     uint32_t n = gen->n_prompts * (uint32_t)gen->params.n;
     pgl_error why;
@@ -387,8 +401,8 @@ void pgl_generation_start(pgl_generation *gen, const pgl_choice_text_options *te
     pgl_refusal err;
     pgl_watcher watcher = {.user = gen, .on_gone = on_gone, .on_room = on_room};
     gen->tools = text->tools;
-    if (!check_context(gen, &err) || !open_form(gen, &err) || !end_forced(gen, &err) ||
-        !make_choices(gen, text, &err) || !submit(gen, &err)) {
+    if (!check_context(gen, &err) || !check_room(gen, &err) || !open_form(gen, &err) ||
+        !end_forced(gen, &err) || !make_choices(gen, text, &err) || !submit(gen, &err)) {
         pgl_generation_refuse(gen, &err);
         return;
     }
@@ -595,8 +609,11 @@ static void finish_generation(pgl_generation *gen) {
         pgl_usage usage = pgl_generation_progress(gen, &gen->choices[0], &admitted);
         pgl_generation_note(gen, &gen->choices[0], &usage, admitted);
     }
-    for (uint32_t i = 0; i < gen->n_choices; i++)
+    for (uint32_t i = 0; i < gen->n_choices; i++) {
+        if (gen->choices[i].request)
+            pgl_metrics_abort(gen->server->metrics);
         drop_request(&gen->choices[i]);
+    }
     pgl_exchange_unwatch(gen->exchange);
     /* Nobody schedules any more. */
     if (!gone && gen->params.stream) {

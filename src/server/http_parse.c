@@ -261,7 +261,8 @@ static int on_headers_complete(http_parser *parser) {
         return -1;
     const char *expect = pgl_http_header_find(head, "Expect");
     head->expect_continue = expect != NULL && head->minor == 1;
-    head->keep_alive = http_should_keep_alive(parser) != 0;
+    head->keep_alive =
+        http_should_keep_alive(parser) != 0 && !pgl_http_header_has(head, "Connection", "close");
     head->chunked = pgl_http_header_find(head, "Transfer-Encoding") != NULL;
     if (pgl_http_header_find(head, "Content-Length"))
         head->content_length = parser->content_length;

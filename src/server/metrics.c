@@ -119,6 +119,12 @@ void pgl_metrics_finish(pgl_metrics *metrics, const pgl_event *finish, uint64_t 
     pthread_mutex_unlock(&metrics->lock);
 }
 
+void pgl_metrics_abort(pgl_metrics *metrics) {
+    pthread_mutex_lock(&metrics->lock);
+    metrics->finished[PGL_FINISH_CANCELLED]++;
+    pthread_mutex_unlock(&metrics->lock);
+}
+
 /* ---- text ---- */
 
 static void put_head(pgl_out *out, const char *name, const char *help, const char *type) {

@@ -43,6 +43,9 @@ void pgl_metrics_http(pgl_metrics *metrics, const char *route, int status, uint6
 /* An ended sequence of the engine. */
 void pgl_metrics_finish(pgl_metrics *metrics, const pgl_event *finish, uint64_t duration_ns);
 
+/* A sequence of the engine that was given up: its client is gone, or the request failed. */
+void pgl_metrics_abort(pgl_metrics *metrics);
+
 /* log is NULL when there is no request log. */
 void pgl_metrics_write(pgl_metrics *metrics, const char *model, const pgl_engine_stats *engine,
                        const pgl_http_figures *http, const pgl_request_log_figures *log, pgl_out *out);

@@ -1,6 +1,7 @@
 /* Opening and ending the server, and what happens to a request before its handler runs: access, dispatch, limits. */
 #include "server/server.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "server/server_impl.h"
 
 #define CUT_NS 2000000000
+#define HUGE_BODY_BYTES ((size_t)2 << 20)
 #define UNUSED_BODY_BYTES 65536 /* what a request may carry whose route takes no body */
 
 /* ---- answers that every route can give ---- */
@@ -173,6 +175,7 @@ typedef struct handler_job {
     pgl_job job;
     pgl_server *server;
     pgl_exchange *exchange;
+    bool huge;
 } handler_job;
 
 static const pgl_route *route_of(const pgl_exchange *exchange) {
@@ -183,8 +186,11 @@ static void run_handler(pgl_job *job) {
     handler_job *self = (handler_job *)job;
     pgl_server *server = self->server;
     pgl_exchange *exchange = self->exchange;
+    bool huge = self->huge;
     free(self);
     route_of(exchange)->handler(server, exchange);
+    if (huge)
+        malloc_trim(0); /* a million small pieces would stay with this thread's arena */
 }
 
 static void on_request(void *user, pgl_exchange *exchange) {
@@ -203,8 +209,9 @@ static void on_request(void *user, pgl_exchange *exchange) {
         pgl_exchange_release(exchange);
         return;
     }
-    *job = (handler_job){.job.run = run_handler, .server = server, .exchange = exchange};
-    pgl_workers_put(server->workers, PGL_JOB_LONG, &job->job);
+    bool huge = pgl_exchange_body(exchange)->size > HUGE_BODY_BYTES;
+    *job = (handler_job){.job.run = run_handler, .server = server, .exchange = exchange, .huge = huge};
+    pgl_workers_put(server->workers, huge ? PGL_JOB_HUGE : PGL_JOB_LONG, &job->job);
 }
 
 static void on_fault(void *user, pgl_exchange *exchange, const pgl_http_fault *fault) {

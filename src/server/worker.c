@@ -22,8 +22,8 @@ struct pgl_workers {
     pthread_mutex_t lock;
     pthread_cond_t short_work; /* the thread for short work alone */
     pthread_cond_t any_work;
-    job_list lists[2]; /* by pgl_job_kind */
-    bool stop, first_taken;
+    job_list lists[3]; /* by pgl_job_kind */
+    bool stop, first_taken, huge_runs;
 };
 
 static void push(job_list *list, pgl_job *job) {
@@ -54,10 +54,18 @@ static void *work(void *arg) {
         pgl_job *job = pop(&workers->lists[PGL_JOB_SHORT]);
         if (!job && !short_only)
             job = pop(&workers->lists[PGL_JOB_LONG]);
+        bool huge = !job && !short_only && !workers->huge_runs;
+        if (huge)
+            job = pop(&workers->lists[PGL_JOB_HUGE]);
         if (job) {
+            workers->huge_runs = workers->huge_runs || huge;
             pthread_mutex_unlock(&workers->lock);
             job->run(job);
             pthread_mutex_lock(&workers->lock);
+            if (huge) {
+                workers->huge_runs = false;
+                pthread_cond_signal(&workers->any_work); /* this thread may find something else first */
+            }
         } else if (workers->stop) {
             break;
         } else {

@@ -58,7 +58,7 @@ def read(body, data):
 def ask(server, body, wire=None):
     """Status, headers and bytes of the answer."""
     if wire is None:
-        with server.connect(timeout=120) as own:
+        with server.connect(timeout=300) as own:
             own.send(request(path_of(body), body))
             return own.answer()
     wire.send(request(path_of(body), body))
@@ -72,7 +72,7 @@ def leave(server, body, rng: random.Random):
     head = data.index(b"\r\n\r\n") + 4
     phase = rng.choice(["head", "body", "sent", "later", "answer", "events", "half"])
     came = b""
-    with server.connect(timeout=120) as wire:
+    with server.connect(timeout=300) as wire:
         if phase == "head":
             wire.send(data[:rng.randrange(head)])
         elif phase == "body":

@@ -69,7 +69,7 @@ def sampling(rng, body):
     maybe(rng, 0.15, body, "logit_bias", lambda r: {str(i): r.choice([-100, -1.5, 3, 100]) for i in r.sample(range(1024), r.randint(0, 6))})
     maybe(rng, 0.4, body, "ignore_eos", [True, True, False])
     maybe(rng, 0.15, body, "n", [1, 2, 3])
-    maybe(rng, 0.1, body, "priority", [-5, 0, 1, 100])
+    maybe(rng, 0.1, body, "priority", [-2, 0, 1, 2])
     maybe(rng, 0.05, body, "user", ["somebody"])
     maybe(rng, 0.05, body, "metadata", [{"a": "b"}])
     maybe(rng, 0.05, body, "zz_unknown", [[1, {"x": None}]])

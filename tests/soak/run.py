@@ -99,7 +99,7 @@ class Soak:
         bodies = [mix.completion(rng, self.systems) for _ in range(rng.randint(2, 4))]
         self.count("completion", len(bodies))
         self.doing.request = bodies
-        with self.main.connect(timeout=120) as wire:
+        with self.main.connect(timeout=300) as wire:
             if rng.random() < 0.5:
                 for body in bodies:
                     self.one(script, body, wire)
@@ -297,6 +297,7 @@ class Soak:
         assert self.known["status 200"] <= fine <= self.known["status 200"] + gone, (fine, gone, dict(self.known))
         assert self.main.metric("pergola:http_requests_total", status="5xx") == 0
         assert self.main.metric("vllm:request_success_total", finished_reason="error") == 0
+        assert self.main.metric("vllm:request_success_total", finished_reason="abort") <= 3 * gone
 
     def run(self, only=None):
         """Runs all (or one script) and returns the report; failures are in it."""
