@@ -76,7 +76,8 @@ static bool catch_signals(bool has_log) {
     sigemptyset(&action.sa_mask);
     return signal_fd >= 0 && sigaction(SIGTERM, &action, NULL) == 0 &&
            sigaction(SIGINT, &action, NULL) == 0 && (!has_log || sigaction(SIGHUP, &action, NULL) == 0) &&
-           signal(SIGPIPE, SIG_IGN) != SIG_ERR;
+           signal(SIGPIPE, SIG_IGN) != SIG_ERR &&
+           signal(SIGXFSZ, SIG_IGN) != SIG_ERR; /* a log that may not grow */
 }
 
 /* Waits for a signal, at most wait_ms (-1: for ever). True: it was one to end. */

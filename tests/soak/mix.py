@@ -101,7 +101,7 @@ def form(rng, body):
 
 
 def tools(rng, body):
-    body["tools"] = rng.sample(TOOLS, rng.choice([1, 1, 1, 2, 4]))
+    body["tools"] = rng.sample(TOOLS, rng.choice([1, 1, 1, 1, 2, 4]))
     name = rng.choice(body["tools"])["function"]["name"]
     maybe(rng, 0.7, body, "tool_choice", ["auto", "none", "required", "required", {"type": "function", "function": {"name": name}}])
     maybe(rng, 0.4, body, "parallel_tool_calls", [True, False])
@@ -136,7 +136,7 @@ def chat(rng, systems):
 
 def chat_parameters(rng, body):
     sampling(rng, body)
-    if rng.random() < 0.2:
+    if rng.random() < 0.15:
         tools(rng, body)
     if rng.random() < 0.25:
         form(rng, body)

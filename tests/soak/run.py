@@ -118,7 +118,7 @@ class Soak:
     def script_conversation(self, script, rng):
         """Turns that are built from the answers before."""
         common = {"messages": [{"role": "system", "content": rng.choice(self.systems)}]}
-        if rng.random() < 0.3:
+        if rng.random() < 0.2:
             mix.tools(rng, common)
         messages = common.pop("messages")
         for _ in range(rng.randint(2, 4)):
