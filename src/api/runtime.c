@@ -316,6 +316,10 @@ const int32_t *pgl_runtime_stop_ids(const pgl_runtime *r, uint32_t *n) {
     return r->stop_ids;
 }
 
+pgl_status pgl_runtime_fingerprint(const pgl_runtime *r, char out[PGL_FINGERPRINT_TEXT], pgl_error *err) {
+    return pgl_checkpoint_fingerprint(r->checkpoint, out, err);
+}
+
 const char *pgl_runtime_plan(const pgl_runtime *r) {
     return pgl_buf_text(&r->plan_text);
 }

@@ -14,6 +14,7 @@
 #include "backend/backend.h"
 #include "base/status.h"
 #include "checkpoint/config.h"
+#include "checkpoint/fingerprint.h"
 #include "engine/engine.h"
 #include "sampling/sampling.h"
 #include "text/chat.h"
@@ -81,6 +82,10 @@ const int32_t *pgl_runtime_stop_ids(const pgl_runtime *runtime, uint32_t *n);
 /* The memory table (empty for echo), and what the checkpoint's reader noted; lines of text. */
 const char *pgl_runtime_plan(const pgl_runtime *runtime);
 const char *pgl_runtime_notes(const pgl_runtime *runtime);
+
+/* What tells the model from others: checkpoint/fingerprint.h. */
+pgl_status pgl_runtime_fingerprint(const pgl_runtime *runtime, char out[PGL_FINGERPRINT_TEXT],
+                                   pgl_error *err);
 
 /* A random number from the system, for requests without a seed. */
 uint64_t pgl_random_seed(void);

@@ -26,9 +26,9 @@
 
 typedef struct serve_options {
     const char *model, *host, *backend, *names, *thinking, *keys, *key_file, *origins, *hosts, *log_level,
-        *config, *request_log;
+        *config, *request_log, *trace;
     uint32_t port, context, slots, threads, max_queue, max_connections;
-    uint64_t memory, cache, cache_host, max_body;
+    uint64_t memory, cache, cache_host, max_body, trace_max;
     int prefix_cache;
     bool lock_memory, allow_no_key, log_prompts;
     double request_timeout_s, drain_timeout_s, head_timeout_s, body_timeout_s, idle_timeout_s,
@@ -195,6 +195,8 @@ static pgl_status open_server(serving *s) {
                                   .n_names = (uint32_t)s->n_names,
                                   .thinking = !o->thinking ? -1 : strcmp(o->thinking, "on") == 0,
                                   .request_timeout_ns = (uint64_t)(o->request_timeout_s * S),
+                                  .trace = o->trace,
+                                  .trace_bytes = o->trace_max,
                                   .request_log = o->request_log,
                                   .log_prompts = o->log_prompts};
     options.http.limits.max_body_bytes = (size_t)o->max_body;
@@ -325,6 +327,7 @@ int pgl_cmd_serve(int argc, char **argv) {
                                 .max_connections = 1024,
                                 .max_body = 32 << 20,
                                 .prefix_cache = -1,
+                                .trace_max = 1 << 30,
                                 .log_level = "info",
                                 .head_timeout_s = 10,
                                 .body_timeout_s = 30,
@@ -481,6 +484,18 @@ int pgl_cmd_serve(int argc, char **argv) {
          .value = "LEVEL",
          .env = "PERGOLA_LOG_LEVEL",
          .help = "error, warn, info or debug, on standard error (info)"},
+        {.name = "trace",
+         .kind = PGL_OPTION_STRING,
+         .target = &o->trace,
+         .value = "DIR",
+         .env = "PERGOLA_TRACE",
+         .help = "record each request in a file of DIR, prompt and answer included, for `pergola replay`"},
+        {.name = "trace-max",
+         .kind = PGL_OPTION_SIZE,
+         .target = &o->trace_max,
+         .value = "SIZE",
+         .env = "PERGOLA_TRACE_MAX",
+         .help = "most of all these files together (1G); then no more are written"},
         {.name = "request-log",
          .kind = PGL_OPTION_STRING,
          .target = &o->request_log,

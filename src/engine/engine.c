@@ -236,7 +236,7 @@ static void land(pgl_engine *engine) {
         return;
     }
     measure(engine, flight, &timing);
-    pgl_engine_take_results(engine, flight);
+    pgl_engine_take_results(engine, flight, &timing);
 }
 
 static void *engine_main(void *user) {

@@ -71,8 +71,9 @@ typedef struct pgl_request_params {
     uint32_t max_tokens; /* of the answer; cut to the context. 0 only with prompt_logprobs */
     int32_t priority;    /* lower is served earlier; equal ones first come first served */
 
-    bool logprobs;  /* of each sampled token */
-    uint32_t n_top; /* and the n largest beside it; <= PGL_MAX_TOP */
+    bool note_steps; /* for pgl_request_steps */
+    bool logprobs;   /* of each sampled token */
+    uint32_t n_top;  /* and the n largest beside it; <= PGL_MAX_TOP */
     bool
         prompt_logprobs; /* of prompt tokens 1 .. n_prompt - 1, and the n_prompt_top largest at each place; such
                              a request reads its whole prompt and takes nothing from the cache */
@@ -195,6 +196,19 @@ bool pgl_request_wait(pgl_request *request, uint64_t wait_ns);
 void pgl_request_cancel(pgl_request *request);
 
 pgl_request_view pgl_request_progress(pgl_request *request);
+
+/* What a step did for one request. */
+typedef struct pgl_step_note {
+    uint32_t first, n_tokens;       /* its tokens: their places */
+    uint32_t n_rows, n_step_tokens; /* of the whole step, this request's included */
+    uint64_t end_ns, step_ns;       /* its end, counted from the submission; how long it took */
+} pgl_step_note;
+
+#define PGL_MOST_STEP_NOTES 4096u
+
+/* With note_steps: copies the first n of the steps so far, and returns how many there were: of more than
+ * PGL_MOST_STEP_NOTES the first are kept. Any thread. */
+uint32_t pgl_request_steps(pgl_request *request, pgl_step_note *notes, uint32_t n);
 
 /* Why it ended with PGL_FINISH_ERROR or CANCELLED; PGL_OK before. */
 pgl_status pgl_request_error(pgl_request *request, pgl_error *err);

@@ -103,7 +103,7 @@ bool pgl_engine_plan_move(void *engine, const pgl_op *op);            /* for pgl
 bool pgl_engine_plan(pgl_engine *engine, pgl_flight *flight);         /* false: nothing to do */
 
 /* result.c */
-void pgl_engine_take_results(pgl_engine *engine, pgl_flight *flight);
+void pgl_engine_take_results(pgl_engine *engine, pgl_flight *flight, const pgl_step_timing *timing);
 
 /* mask.c */
 void *pgl_mask_main(void *engine);

@@ -68,6 +68,9 @@ static void lay_out(layout *l, pgl_request *r, const pgl_request_params *p, cons
         r->prompt_logprobs = part(l, (size_t)p->n_prompt + 1, sizeof *r->prompt_logprobs);
         r->prompt_top = part(l, l->fits ? n_prompt_top : 0, sizeof *r->prompt_top);
     }
+    r->most_steps =
+        p->note_steps ? (uint32_t)(n_final < PGL_MOST_STEP_NOTES ? n_final : PGL_MOST_STEP_NOTES) : 0;
+    r->steps = p->note_steps ? part(l, r->most_steps, sizeof *r->steps) : NULL;
     r->counts = counts ? part(l, n_final, sizeof *r->counts) : NULL;
     r->mask = p->mask.next != NULL ? part(l, (caps->n_vocab + 31) / 32, sizeof *r->mask) : NULL;
     r->params.stop_ids = copy(l, p->stop_ids, p->n_stop_ids, sizeof *p->stop_ids);
@@ -229,6 +232,18 @@ void pgl_request_publish_admitted(pgl_request *r, const pgl_cache_decision *deci
     (void)pthread_mutex_unlock(&r->lock);
 }
 
+void pgl_request_publish_step(pgl_request *r, const pgl_step_note *note) {
+    if (r->steps == NULL)
+        return;
+    (void)pthread_mutex_lock(&r->lock);
+    if (r->n_steps < r->most_steps) {
+        r->steps[r->n_steps] = *note;
+        r->steps[r->n_steps].end_ns = pgl_now_ns() - r->submitted_ns;
+    }
+    r->n_steps++;
+    (void)pthread_mutex_unlock(&r->lock);
+}
+
 void pgl_request_publish_parked(pgl_request *r) {
     (void)pthread_mutex_lock(&r->lock);
     r->state = PGL_REQUEST_PARKED;
@@ -342,6 +357,17 @@ pgl_request_view pgl_request_progress(pgl_request *r) {
     };
     (void)pthread_mutex_unlock(&r->lock);
     return progress;
+}
+
+uint32_t pgl_request_steps(pgl_request *r, pgl_step_note *notes, uint32_t n) {
+    (void)pthread_mutex_lock(&r->lock);
+    uint32_t n_steps = r->n_steps;
+    uint32_t kept = n_steps < r->most_steps ? n_steps : r->most_steps;
+    kept = n < kept ? n : kept;
+    if (kept > 0)
+        memcpy(notes, r->steps, kept * sizeof *notes);
+    (void)pthread_mutex_unlock(&r->lock);
+    return n_steps;
 }
 
 pgl_status pgl_request_error(pgl_request *r, pgl_error *err) {

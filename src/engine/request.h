@@ -89,6 +89,8 @@ struct pgl_request {
     pgl_request_state state;
     bool released, prompt_ready, prompt_taken, finish_taken;
     uint32_t n_read, n_generated, n_taken;
+    pgl_step_note *steps; /* [most_steps]; NULL: not wanted */
+    uint32_t n_steps, most_steps;
     pgl_finish finish;
     int32_t stop_id;
     pgl_usage usage;
@@ -110,6 +112,7 @@ static inline pgl_request *pgl_request_of(pgl_sched_seq *seq) {
 
 void pgl_request_publish_state(pgl_request *request, pgl_request_state state, uint32_t n_read);
 void pgl_request_publish_admitted(pgl_request *request, const pgl_cache_decision *decision);
+void pgl_request_publish_step(pgl_request *request, const pgl_step_note *note); /* end_ns is set here */
 void pgl_request_publish_parked(pgl_request *request);
 void pgl_request_publish_prompt(pgl_request *request);
 void pgl_request_publish_token(pgl_request *request); /* the next one behind those published */

@@ -59,8 +59,13 @@ static void take_token(pgl_engine *engine, const pgl_flight_row *info, const pgl
     }
 }
 
-static void take_row(pgl_engine *engine, const pgl_flight_row *info, const pgl_row_result *result) {
+static void take_row(pgl_engine *engine, const pgl_flight_row *info, const pgl_row_result *result,
+                     pgl_step_note note) {
     pgl_request *r = info->request;
+    note.first = info->first;
+    note.n_tokens = info->n_tokens;
+    if (result->end != PGL_ROW_INERT) /* before the token: who has seen it may ask for its step */
+        pgl_request_publish_step(r, &note);
     r->in_flight--;
     r->sampling -= info->samples;
     engine->slots[info->slot].in_flight--;
@@ -85,7 +90,10 @@ static void take_row(pgl_engine *engine, const pgl_flight_row *info, const pgl_r
     pgl_engine_make_ready(engine, r);
 }
 
-void pgl_engine_take_results(pgl_engine *engine, pgl_flight *flight) {
+void pgl_engine_take_results(pgl_engine *engine, pgl_flight *flight, const pgl_step_timing *timing) {
+    const pgl_step_note step = {.n_rows = (uint32_t)flight->n_rows,
+                                .n_step_tokens = (uint32_t)timing->n_tokens,
+                                .step_ns = timing->total_ns};
     for (size_t i = 0; i < flight->n_rows; i++)
-        take_row(engine, &flight->info[i], &flight->results[i]);
+        take_row(engine, &flight->info[i], &flight->results[i], step);
 }

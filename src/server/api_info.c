@@ -173,8 +173,11 @@ void pgl_handle_metrics(pgl_server *server, pgl_exchange *exchange) {
     pgl_request_log_figures lines = {0};
     if (server->request_log)
         lines = pgl_request_log_get_figures(server->request_log);
+    pgl_trace_figures traces = {0};
+    if (server->traces)
+        traces = pgl_trace_log_get_figures(server->traces);
     pgl_metrics_write(server->metrics, server->names[0], &stats, &figures,
-                      server->request_log ? &lines : NULL, &out);
+                      server->request_log ? &lines : NULL, server->traces ? &traces : NULL, &out);
     if (out.failed) {
         answer(exchange, 500, &out);
         return;

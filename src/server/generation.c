@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "server/answer_mask.h"
+#include "server/trace_record.h"
 
 #define WRITE_BYTES ((size_t)16 << 10) /* events are handed on when so many bytes have gathered */
 
@@ -146,6 +147,7 @@ void pgl_generation_watch_close(pgl_server *server) {
 
 static void free_generation(pgl_generation *gen) {
     pgl_generation_record(gen);
+    pgl_trace_end(gen);
     for (uint32_t i = 0; i < gen->n_choices; i++) {
         pgl_choice *choice = &gen->choices[i];
         pgl_request_release(choice->request);
@@ -350,6 +352,7 @@ static pgl_status submit_choice(pgl_generation *gen, pgl_choice *choice, const p
     uint32_t room = gen->server->context - request.n_prompt;
     int64_t limit = gen->params.max_tokens;
     request.max_tokens = limit < 0 || limit > room ? room : (uint32_t)limit;
+    pgl_trace_params(gen, choice, &request);
     pgl_status status = gen->server->echo ? PGL_OK : open_mask(gen, prompt, &request, err);
     if (status != PGL_OK)
         return status;
@@ -406,6 +409,7 @@ void pgl_generation_start(pgl_generation *gen, const pgl_choice_text_options *te
         pgl_generation_refuse(gen, &err);
         return;
     }
+    pgl_trace_begin(gen);
     drop_body(gen);
     if (!pgl_exchange_watch(gen->exchange, &watcher))
         atomic_store(&gen->gone, true);
@@ -475,8 +479,9 @@ static void fail(pgl_generation *gen, const pgl_refusal *err) {
     gen->error = *err;
 }
 
-static void drop_request(pgl_choice *choice) {
+static void drop_request(const pgl_generation *gen, pgl_choice *choice) {
     pgl_request *request = choice->request;
+    pgl_trace_leave(gen, choice);
     choice->request = NULL;
     pgl_request_release(request);
 }
@@ -500,6 +505,7 @@ static void note_cache(pgl_generation *gen, const pgl_choice *choice, const pgl_
 static void on_token(pgl_generation *gen, pgl_choice *choice, const pgl_event *event) {
     sink_context context = {gen, choice};
     choice->n_tokens++;
+    pgl_trace_token(gen, choice, event);
     if (gen->first_token_ns == 0) {
         gen->first_token_ns = pgl_now_ns();
         pgl_metrics_observe(gen->server->metrics, PGL_HISTOGRAM_TTFT,
@@ -514,26 +520,27 @@ static void on_token(pgl_generation *gen, pgl_choice *choice, const pgl_event *e
     end.usage = pgl_generation_progress(gen, choice, &admitted);
     pgl_generation_note(gen, choice, &end.usage, admitted);
     note_cache(gen, choice, &end.usage.cache);
-    drop_request(choice);
+    drop_request(gen, choice);
     end_choice(gen, choice, false);
     pgl_metrics_finish(gen->server->metrics, &end, pgl_now_ns() - gen->start_ns);
 }
 
 static void on_finish(pgl_generation *gen, pgl_choice *choice, const pgl_event *event) {
+    pgl_trace_finish(gen, choice, event);
     note_cache(gen, choice, &event->usage.cache);
     bool whole = event->finish == PGL_FINISH_STOP || event->finish == PGL_FINISH_LENGTH;
     pgl_generation_note(gen, choice, &event->usage, whole || event->usage.n_generated > 0);
     pgl_metrics_finish(gen->server->metrics, event, pgl_now_ns() - gen->start_ns);
     if (whole) {
         choice->stop_id = event->finish == PGL_FINISH_STOP ? event->stop_id : -1;
-        drop_request(choice);
+        drop_request(gen, choice);
         end_choice(gen, choice, event->finish == PGL_FINISH_LENGTH);
         return;
     }
     pgl_error why = {.status = PGL_E_INTERNAL};
     pgl_refusal err;
     pgl_request_error(choice->request, &why);
-    drop_request(choice);
+    drop_request(gen, choice);
     if (why.status == PGL_E_CANCELLED)
         pgl_refuse(&err, 503, "overloaded", NULL, "the server is shutting down");
     else
@@ -612,7 +619,7 @@ static void finish_generation(pgl_generation *gen) {
     for (uint32_t i = 0; i < gen->n_choices; i++) {
         if (gen->choices[i].request)
             pgl_metrics_abort(gen->server->metrics);
-        drop_request(&gen->choices[i]);
+        drop_request(gen, &gen->choices[i]);
     }
     pgl_exchange_unwatch(gen->exchange);
     /* Nobody schedules any more. */

@@ -66,6 +66,8 @@ typedef struct pgl_dialect {
     void (*whole)(pgl_generation *gen, pgl_out *out);
 } pgl_dialect;
 
+struct pgl_generation_trace;
+
 struct pgl_generation {
     pgl_job job; /* first: a job's address is its generation's */
     _Atomic(int) state;
@@ -92,8 +94,9 @@ struct pgl_generation {
     uint64_t first_token_ns; /* 0: none yet */
     bool failed;
     pgl_refusal error;
-    bool noted, admitted; /* first is filled; its choice had left the queue */
-    pgl_usage first;      /* of the first choice, for the log */
+    struct pgl_generation_trace *trace; /* trace_record.c's; NULL: none */
+    bool noted, admitted;               /* first is filled; its choice had left the queue */
+    pgl_usage first;                    /* of the first choice, for the log */
 
     atomic_bool gone, timed_out, cut;
 

@@ -254,13 +254,20 @@ static void put_log(pgl_out *out, const pgl_request_log_figures *log) {
 }
 
 void pgl_metrics_write(pgl_metrics *metrics, const char *model, const pgl_engine_stats *engine,
-                       const pgl_http_figures *http, const pgl_request_log_figures *log, pgl_out *out) {
+                       const pgl_http_figures *http, const pgl_request_log_figures *log,
+                       const pgl_trace_figures *traces, pgl_out *out) {
     put_engine(out, model, engine);
     put_value(out, model, "gauge", "pergola:http_connections", "Open connections.", http->connections);
     put_value(out, model, "counter", "pergola:http_connections_refused_total", "Connections refused.",
               (double)http->refused);
     if (log)
         put_log(out, log);
+    if (traces) {
+        put_value(out, model, "counter", "pergola:traces_written_total", "Traces of requests.",
+                  (double)traces->written);
+        put_value(out, model, "counter", "pergola:traces_lost_total", "Traces that could not be written.",
+                  (double)traces->lost);
+    }
     pthread_mutex_lock(&metrics->lock);
     put_finished(out, model, metrics);
     for (size_t i = 0; i < PGL_N_HISTOGRAMS; i++)

@@ -11,6 +11,7 @@
 #include "server/http.h"
 #include "server/json_out.h"
 #include "server/request_log.h"
+#include "server/trace_log.h"
 
 typedef struct pgl_metrics pgl_metrics;
 
@@ -48,6 +49,7 @@ void pgl_metrics_abort(pgl_metrics *metrics);
 
 /* log is NULL when there is no request log. */
 void pgl_metrics_write(pgl_metrics *metrics, const char *model, const pgl_engine_stats *engine,
-                       const pgl_http_figures *http, const pgl_request_log_figures *log, pgl_out *out);
+                       const pgl_http_figures *http, const pgl_request_log_figures *log,
+                       const pgl_trace_figures *traces, pgl_out *out);
 
 #endif

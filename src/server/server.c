@@ -15,6 +15,7 @@
 #include "server/generation.h"
 #include "server/request_record.h"
 #include "server/server_impl.h"
+#include "server/vocabulary.h"
 
 #define CUT_NS 2000000000
 #define HUGE_BODY_BYTES ((size_t)2 << 20)
@@ -279,6 +280,10 @@ static pgl_status open_parts(pgl_server *server, const pgl_server_options *optio
         status = pgl_workers_open(options->n_workers, &server->workers, err);
     if (status == PGL_OK && options->request_log)
         status = pgl_request_log_open(options->request_log, &server->request_log, err);
+    if (status == PGL_OK && options->trace)
+        status = pgl_runtime_fingerprint(server->runtime, server->fingerprint, err);
+    if (status == PGL_OK && options->trace)
+        status = pgl_trace_log_open(options->trace, options->trace_bytes, &server->traces, err);
     if (status == PGL_OK)
         status = pgl_generation_watch_open(server, err);
     if (status != PGL_OK)
@@ -290,22 +295,6 @@ static pgl_status open_parts(pgl_server *server, const pgl_server_options *optio
                         .on_done = on_done,
                         .on_end = on_end};
     return pgl_http_open(&options->sockets, &options->http, &app, &server->http, err);
-}
-
-static const char *token_bytes(const void *user, int32_t id, size_t *size, bool *control) {
-    const pgl_tokenizer *tokenizer = user;
-    pgl_token_kind kind = pgl_tokenizer_kind(tokenizer, id);
-    *control = kind == PGL_TOKEN_ADDED || kind == PGL_TOKEN_SPECIAL;
-    return pgl_tokenizer_bytes(tokenizer, id, size);
-}
-
-static pgl_status open_vocabulary(pgl_server *server, pgl_error *err) {
-    pgl_constraint_tokens tokens = {
-        .n_ids = server->n_vocab, .bytes = token_bytes, .user = server->tokenizer};
-    tokens.ends = pgl_runtime_stop_ids(server->runtime, &tokens.n_ends);
-    if (tokens.n_ends == 0)
-        return PGL_OK; /* then requests with a form are refused */
-    return pgl_constraint_vocabulary_open(&tokens, &server->vocabulary, err);
 }
 
 pgl_status pgl_server_open(const pgl_server_options *options, pgl_server **out, pgl_error *err) {
@@ -333,7 +322,7 @@ pgl_status pgl_server_open(const pgl_server_options *options, pgl_server **out, 
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&server->watch_changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    pgl_status status = open_vocabulary(server, err);
+    pgl_status status = pgl_vocabulary_open(server->runtime, &server->vocabulary, err);
     if (status == PGL_OK)
         status = open_parts(server, options, err);
     if (status != PGL_OK) {
@@ -372,6 +361,7 @@ void pgl_server_close(pgl_server *server) {
     pgl_generation_watch_close(server);
     pgl_workers_close(server->workers);
     pgl_request_log_close(server->request_log);
+    pgl_trace_log_close(server->traces);
     pgl_metrics_close(server->metrics);
     pgl_access_close(server->access);
     pgl_constraint_vocabulary_close(server->vocabulary);

@@ -23,6 +23,8 @@ typedef struct pgl_server_options {
     int thinking; /* what requests that do not say get: 1 on, 0 off, -1: the template's own default */
     uint64_t request_timeout_ns; /* 0: none */
     uint32_t n_workers;          /* 0: chosen */
+    const char *trace;           /* directory that gets a file for each request of the model; NULL: none */
+    uint64_t trace_bytes;        /* most of all files together */
     const char *request_log; /* file that gets a line for each request; "-": standard output; NULL: none */
     bool log_prompts;        /* with prompts and answers */
 } pgl_server_options;

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "checkpoint/fingerprint.h"
 #include "constraint/constraint.h"
 #include "server/body.h"
 #include "server/json_out.h"
@@ -13,6 +14,7 @@
 #include "server/refusal.h"
 #include "server/request_log.h"
 #include "server/server.h"
+#include "server/trace_log.h"
 #include "server/worker.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
@@ -38,8 +40,10 @@ struct pgl_server {
     uint64_t request_timeout_ns;
     int64_t created; /* seconds since 1970: of the models list */
     pgl_sample_params sampling;
-    pgl_buf openapi;              /* GET /openapi.json */
-    pgl_request_log *request_log; /* NULL: none */
+    pgl_buf openapi;                        /* GET /openapi.json */
+    pgl_request_log *request_log;           /* NULL: none */
+    pgl_trace_log *traces;                  /* NULL: none */
+    char fingerprint[PGL_FINGERPRINT_TEXT]; /* of the model, with traces */
     bool log_prompts;
 
     atomic_bool draining;
