@@ -23,6 +23,7 @@ typedef enum pgl_exit {
     X(tokenize, "Look at a model", "text to token ids")                                                      \
     X(detokenize, "Look at a model", "token ids to text")                                                    \
     X(parse, "Look at a model", "raw model output to the message that the API delivers")                     \
+    X(replay, "Look at a model", "run a recorded request again and compare its tokens")                      \
     X(logits, "Look at a model", "full logits of token ids, to a safetensors file")                          \
     X(synth, "Make and measure", "write a random checkpoint in the published layout")                        \
     X(quantize, "Make and measure", "code a 16-bit model into the Escha-W2 format")                          \
