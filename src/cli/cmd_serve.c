@@ -18,26 +18,16 @@
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/serve_options.h"
 #include "server/server.h"
 
 #define S 1000000000.0
 #define MOST_WORDS 64u
 #define KEY_FILE_BYTES ((size_t)1 << 20)
 
-typedef struct serve_options {
-    const char *model, *host, *backend, *names, *thinking, *keys, *key_file, *origins, *hosts, *log_level,
-        *config, *request_log, *trace;
-    uint32_t port, context, slots, threads, max_queue, max_connections;
-    uint64_t memory, cache, cache_host, max_body, trace_max;
-    int prefix_cache;
-    bool lock_memory, allow_no_key, log_prompts;
-    double request_timeout_s, drain_timeout_s, head_timeout_s, body_timeout_s, idle_timeout_s,
-        write_timeout_s, echo_step_ms;
-} serve_options;
-
 /* What lives until the end of the command. */
 typedef struct serving {
-    serve_options options;
+    pgl_serve_options options;
     char model[4096];
     pgl_http_sockets sockets;
     bool bound;
@@ -118,7 +108,7 @@ static bool split(const char *text, char **copy, const char **words, size_t *n) 
 }
 
 static pgl_status read_words(serving *s) {
-    const serve_options *o = &s->options;
+    const pgl_serve_options *o = &s->options;
     if (!split(o->keys, &s->word_text[0], s->keys, &s->n_keys) ||
         !split(o->names, &s->word_text[1], s->names, &s->n_names) ||
         !split(o->origins, &s->word_text[2], s->origins, &s->n_origins) ||
@@ -163,7 +153,7 @@ static void raise_file_limit(void) {
 /* ---- opening ---- */
 
 static pgl_status open_runtime(serving *s) {
-    const serve_options *o = &s->options;
+    const pgl_serve_options *o = &s->options;
     pgl_runtime_options options = {.model = s->model,
                                    .backend = o->backend,
                                    .context = o->context,
@@ -180,7 +170,7 @@ static pgl_status open_runtime(serving *s) {
 }
 
 static pgl_status open_server(serving *s) {
-    const serve_options *o = &s->options;
+    const pgl_serve_options *o = &s->options;
     pgl_server_options options = {.runtime = s->runtime,
                                   .sockets = s->sockets,
                                   .http = pgl_http_default_options(),
@@ -219,7 +209,7 @@ static void print_lines(FILE *to, const char *name, const char *text) {
 }
 
 static void print_block(const serving *s) {
-    const serve_options *o = &s->options;
+    const pgl_serve_options *o = &s->options;
     /* Where the request log is data, it is alone on standard output. */
     FILE *to = o->request_log && strcmp(o->request_log, "-") == 0 ? stderr : stdout;
     const pgl_backend_caps *caps = pgl_runtime_caps(s->runtime);
@@ -303,12 +293,6 @@ static pgl_status serve(serving *s) {
     return PGL_OK;
 }
 
-#define SECONDS_ROW(n, variable, t, text)                                                                    \
-    {                                                                                                        \
-        .name = n, .kind = PGL_OPTION_REAL, .target = t, .value = "S", .env = variable, .min = 0.1,          \
-        .max = 86400, .help = text                                                                           \
-    }
-
 /* Large blocks go back to the system when they are freed. (Left alone, the C library raises both limits to the largest
  * block that was ever freed, and one request of 30 MB leaves a server with hundreds of megabytes.) */
 static void return_memory(void) {
@@ -317,216 +301,14 @@ static void return_memory(void) {
 }
 
 int pgl_cmd_serve(int argc, char **argv) {
-    static const char *const on_off[] = {"on", "off", NULL};
-    static const char *const levels[] = {"error", "warn", "info", "debug", NULL};
     static serving s;
-    s.options = (serve_options){.host = "127.0.0.1",
-                                .port = 8000,
-                                .slots = 1,
-                                .max_queue = 64,
-                                .max_connections = 1024,
-                                .max_body = 32 << 20,
-                                .prefix_cache = -1,
-                                .trace_max = 1 << 30,
-                                .log_level = "info",
-                                .head_timeout_s = 10,
-                                .body_timeout_s = 30,
-                                .idle_timeout_s = 75,
-                                .write_timeout_s = 30,
-                                .drain_timeout_s = 30};
-    serve_options *o = &s.options;
-    pgl_option options[] = {
-        PGL_OPTION_ROW_MODEL(&o->model),
-        {.name = "host",
-         .kind = PGL_OPTION_STRING,
-         .target = &o->host,
-         .value = "HOST",
-         .env = "PERGOLA_HOST",
-         .help = "name or address to listen on (127.0.0.1)"},
-        {.name = "port",
-         .letter = 'p',
-         .kind = PGL_OPTION_U32,
-         .target = &o->port,
-         .value = "N",
-         .env = "PERGOLA_PORT",
-         .min = 0,
-         .max = 65535,
-         .help = "port to listen on (8000); 0 picks a free one"},
-        PGL_OPTION_ROW_CONTEXT(&o->context),
-        PGL_OPTION_ROW_SLOTS(&o->slots),
-        PGL_OPTION_ROW_MEMORY(&o->memory),
-        PGL_OPTION_ROW_THREADS(&o->threads),
-        PGL_OPTION_ROW_BACKEND(&o->backend),
-        {.name = "served-model-name",
-         .kind = PGL_OPTION_STRING,
-         .target = &o->names,
-         .value = "NAME[,NAME]",
-         .env = "PERGOLA_SERVED_MODEL_NAME",
-         .help = "names of the model in the API (the directory's name)"},
-        {.name = "thinking",
-         .kind = PGL_OPTION_CHOICE,
-         .target = &o->thinking,
-         .choices = on_off,
-         .value = "on|off",
-         .env = "PERGOLA_THINKING",
-         .help = "for requests that do not say (as the model's template has it)"},
-        {.name = "prefix-cache",
-         .kind = PGL_OPTION_SWITCH,
-         .target = &o->prefix_cache,
-         .env = "PERGOLA_PREFIX_CACHE",
-         .help = "keep what earlier prompts have in common (on)"},
-        {.name = "cache",
-         .kind = PGL_OPTION_SIZE,
-         .target = &o->cache,
-         .value = "SIZE",
-         .env = "PERGOLA_CACHE",
-         .help = "memory for it (chosen; at most 768M)"},
-        {.name = "cache-host",
-         .kind = PGL_OPTION_SIZE,
-         .target = &o->cache_host,
-         .value = "SIZE",
-         .env = "PERGOLA_CACHE_HOST",
-         .help = "host memory for what it has no room for (0)"},
-        {.name = "max-queue",
-         .kind = PGL_OPTION_U32,
-         .target = &o->max_queue,
-         .value = "N",
-         .env = "PERGOLA_MAX_QUEUE",
-         .min = 1,
-         .max = 65536,
-         .help = "requests that may wait (64); more are told to come again"},
-        {.name = "request-timeout",
-         .kind = PGL_OPTION_REAL,
-         .target = &o->request_timeout_s,
-         .value = "S",
-         .env = "PERGOLA_REQUEST_TIMEOUT",
-         .min = 0,
-         .max = 1e6,
-         .help = "seconds that a request may take; 0: no limit"},
-        {.name = "api-key",
-         .kind = PGL_OPTION_STRING,
-         .target = &o->keys,
-         .value = "KEY[,KEY]",
-         .env = "PERGOLA_API_KEY",
-         .help = "requests must carry one of these; better kept in the environment or a file"},
-        {.name = "api-key-file",
-         .kind = PGL_OPTION_STRING,
-         .target = &o->key_file,
-         .value = "FILE",
-         .env = "PERGOLA_API_KEY_FILE",
-         .help = "the same, one key a line"},
-        {.name = "allow-no-key",
-         .kind = PGL_OPTION_FLAG,
-         .target = &o->allow_no_key,
-         .env = "PERGOLA_ALLOW_NO_KEY",
-         .help = "listen to other machines without a key"},
-        {.name = "allow-host",
-         .kind = PGL_OPTION_STRING,
-         .target = &o->hosts,
-         .value = "NAME[,NAME]",
-         .env = "PERGOLA_ALLOW_HOST",
-         .help = "without a key: further names that the Host header may have"},
-        {.name = "cors-origin",
-         .kind = PGL_OPTION_STRING,
-         .target = &o->origins,
-         .value = "URL[,URL]",
-         .env = "PERGOLA_CORS_ORIGIN",
-         .help = "pages that may use this server from a browser; *: every one"},
-        {.name = "max-body",
-         .kind = PGL_OPTION_SIZE,
-         .target = &o->max_body,
-         .value = "SIZE",
-         .env = "PERGOLA_MAX_BODY",
-         .min = 1024,
-         .max = 1 << 30,
-         .help = "largest request body (32M)"},
-        {.name = "max-connections",
-         .kind = PGL_OPTION_U32,
-         .target = &o->max_connections,
-         .value = "N",
-         .env = "PERGOLA_MAX_CONNECTIONS",
-         .min = 1,
-         .max = 65536,
-         .help = "open connections (1024)"},
-        SECONDS_ROW("head-timeout", "PERGOLA_HEAD_TIMEOUT", &o->head_timeout_s,
-                    "seconds from a request's first byte to the end of its head (10)"),
-        SECONDS_ROW("body-timeout", "PERGOLA_BODY_TIMEOUT", &o->body_timeout_s,
-                    "seconds between two pieces of a body (30)"),
-        SECONDS_ROW("idle-timeout", "PERGOLA_IDLE_TIMEOUT", &o->idle_timeout_s,
-                    "seconds that a connection stays open between requests (75)"),
-        SECONDS_ROW("write-timeout", "PERGOLA_WRITE_TIMEOUT", &o->write_timeout_s,
-                    "seconds after which a client that reads nothing is dropped (30)"),
-        {.name = "drain-timeout",
-         .kind = PGL_OPTION_REAL,
-         .target = &o->drain_timeout_s,
-         .value = "S",
-         .env = "PERGOLA_DRAIN_TIMEOUT",
-         .min = 0,
-         .max = 86400,
-         .help = "seconds for running answers to finish after SIGTERM or Ctrl-C (30)"},
-        {.name = "echo-step-ms",
-         .kind = PGL_OPTION_REAL,
-         .target = &o->echo_step_ms,
-         .value = "MS",
-         .env = "PERGOLA_ECHO_STEP_MS",
-         .min = 0,
-         .max = 60000,
-         .help = "with --backend echo, which answers what was asked: time for each token (0)"},
-        {.name = "mlock",
-         .kind = PGL_OPTION_FLAG,
-         .target = &o->lock_memory,
-         .env = "PERGOLA_MLOCK",
-         .help = "keep the weights in memory"},
-        {.name = "log-level",
-         .kind = PGL_OPTION_CHOICE,
-         .target = &o->log_level,
-         .choices = levels,
-         .value = "LEVEL",
-         .env = "PERGOLA_LOG_LEVEL",
-         .help = "error, warn, info or debug, on standard error (info)"},
-        {.name = "trace",
-         .kind = PGL_OPTION_STRING,
-         .target = &o->trace,
-         .value = "DIR",
-         .env = "PERGOLA_TRACE",
-         .help = "record each request in a file of DIR, prompt and answer included, for `pergola replay`"},
-        {.name = "trace-max",
-         .kind = PGL_OPTION_SIZE,
-         .target = &o->trace_max,
-         .value = "SIZE",
-         .env = "PERGOLA_TRACE_MAX",
-         .help = "most of all these files together (1G); then no more are written"},
-        {.name = "request-log",
-         .kind = PGL_OPTION_STRING,
-         .target = &o->request_log,
-         .value = "FILE",
-         .env = "PERGOLA_REQUEST_LOG",
-         .help = "append a line of JSON for each request; -: on standard output. SIGHUP opens FILE again"},
-        {.name = "log-prompts",
-         .kind = PGL_OPTION_FLAG,
-         .target = &o->log_prompts,
-         .env = "PERGOLA_LOG_PROMPTS",
-         .help = "with prompts and answers in the request log"},
-        {.name = "config",
-         .kind = PGL_OPTION_STRING,
-         .target = &o->config,
-         .value = "FILE",
-         .env = "PERGOLA_CONFIG",
-         .help = "take what is said neither here nor in the environment from lines `name = value`, with "
-                 "the names above and # before comments"},
-    };
-    pgl_command command = {
-        .name = "serve",
-        .summary = "Answers an OpenAI-compatible HTTP API: chat, completions, models, metrics.",
-        .description = "Point any OpenAI client at http://HOST:PORT/v1. GET /health needs no key.",
-        .options = options,
-        .n_options = PGL_COUNT(options),
-        .config = &o->config};
     int code;
-    if (!pgl_options_parse(&command, argc, argv, &code))
+    const pgl_serve_options *options = pgl_serve_options_parse(argc, argv, &code);
+    if (!options)
         return code;
+    s.options = *options;
     pgl_log_level level = PGL_LOG_INFO;
-    if (pgl_log_level_of(o->log_level, &level))
+    if (pgl_log_level_of(options->log_level, &level))
         pgl_log_setup(level, false, STDERR_FILENO);
     raise_file_limit();
     return_memory();
@@ -536,6 +318,6 @@ int pgl_cmd_serve(int argc, char **argv) {
     else
         code = PGL_EXIT_OK;
     close_all(&s);
-    pgl_options_fini(&command);
+    pgl_serve_options_fini();
     return code;
 }

@@ -57,7 +57,7 @@ static pgl_status set(pgl_command *command, const char *name, const char *value,
     if (option != NULL && option->line > 0)
         return pgl_fail(err, PGL_E_INVALID, "%s was set before, in line %u", option->name, option->line);
     pgl_status status = pgl_options_set(command, name, value, PGL_OPTION_FROM_CONFIG, err);
-    if (status == PGL_OK)
+    if (status == PGL_OK && option != NULL)
         option->line = line;
     return status;
 }

@@ -268,15 +268,21 @@ static bool read_model(const pgl_param_reading *r) {
 
 #define FIELD(n, k, on, field, low, high, text)                                                              \
     {                                                                                                        \
-        .name = n, .kind = PGL_PARAM_##k, .routes = on, .offset = AT(field), .min = low, .max = high,        \
-        .note = text                                                                                         \
+        .name = (n), .kind = PGL_PARAM_##k, .routes = (on), .offset = AT(field), .min = (low),               \
+        .max = (high), .note = (text)                                                                        \
     }
 #define PLAIN(n, k, on, text)                                                                                \
-    { .name = n, .kind = PGL_PARAM_##k, .routes = on, .note = text }
+    { .name = (n), .kind = PGL_PARAM_##k, .routes = (on), .note = (text) }
 #define READ(n, on, reader, text, json)                                                                      \
-    { .name = n, .kind = PGL_PARAM_READER, .routes = on, .note = text, .read = reader, .schema = json }
+    {                                                                                                        \
+        .name = (n), .kind = PGL_PARAM_READER, .routes = (on), .note = (text), .read = (reader),             \
+        .schema = (json)                                                                                     \
+    }
 #define TEXT(n, on, must, text, json)                                                                        \
-    { .name = n, .kind = PGL_PARAM_TEXT, .routes = on, .required = must, .note = text, .schema = json }
+    {                                                                                                        \
+        .name = (n), .kind = PGL_PARAM_TEXT, .routes = (on), .required = (must), .note = (text),             \
+        .schema = (json)                                                                                     \
+    }
 
 static const pgl_param_row rows[] = {
     TEXT("messages", CHAT, CHAT, "the conversation so far", "Messages"),
