@@ -11,7 +11,6 @@ import tempfile
 
 from conftest import binary
 
-from soak import model
 from soak.run import Soak, judge
 
 
@@ -25,7 +24,7 @@ def main():
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory() as directory:
-        report = Soak(options.seed, options.requests, options.parallel, model.write(directory)).run(options.only)
+        report = Soak(options.seed, options.requests, options.parallel, directory).run(options.only)
     failures = judge(report)
     version = subprocess.run([binary(), "--version"], capture_output=True, text=True, check=True).stdout.strip()
     report = {"command": f"make soak SOAK_REQUESTS={options.requests} SOAK_SEED={options.seed}", "version": version,

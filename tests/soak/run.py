@@ -5,19 +5,22 @@ import collections
 import concurrent.futures
 import json
 import os
+import pathlib
 import queue
 import random
+import subprocess
 import threading
 import time
 import traceback
 
-from conftest import SLOWDOWN, Server, request
+from conftest import SLOWDOWN, Server, binary, request
 
-from soak import check, client, mix
+from soak import check, client, mix, model
 
 CONTEXT = 1024
 MAX_BODY = 128 << 10
-MAIN = ("--slots", 8, "--context", CONTEXT, "--memory", "150M", "--max-queue", 400, "--max-body", "128K", "--threads", 2)
+MAIN = ("--slots", 8, "--context", CONTEXT, "--memory", "150M", "--cache", "16M", "--cache-host", "24M", "--max-queue", 400,
+        "--max-body", "128K", "--threads", 2, "--trace-max", "8M")
 ALONE = ("--slots", 1, "--context", CONTEXT, "--no-prefix-cache", "--threads", 1, "--max-body", "128K", "--max-queue", 400)
 ECHO = ("--backend", "echo", "--slots", 4, "--context", CONTEXT, "--max-queue", 400, "--max-body", "128K")
 KINDS = {"chat": 34, "completion": 16, "conversation": 9, "leave": 14, "wrong": 12, "soup": 6, "info": 4}
@@ -39,8 +42,8 @@ def process_state(server):
 
 
 class Soak:
-    def __init__(self, seed, n_requests, parallel, model):
-        self.seed, self.n_requests, self.parallel, self.model = seed, n_requests, parallel, model
+    def __init__(self, seed, n_requests, parallel, directory):
+        self.seed, self.n_requests, self.parallel, self.directory = seed, n_requests, parallel, pathlib.Path(directory)
         self.systems = mix.system_prompts(seed)
         self.lock = threading.Lock()
         self.counts = collections.Counter()
@@ -299,13 +302,27 @@ class Soak:
         assert self.main.metric("vllm:request_success_total", finished_reason="error") == 0
         assert self.main.metric("vllm:request_success_total", finished_reason="abort") <= 3 * gone
 
+    def check_files(self, small):
+        """The request log has a line of JSON for each answer, and recorded requests give the same tokens again."""
+        lines = [json.loads(line) for line in (self.directory / "requests").read_bytes().splitlines()]
+        assert len(lines) >= self.known["status 200"], (len(lines), dict(self.known))
+        traces = sorted((self.directory / "trace").iterdir())
+        assert traces
+        for trace in random.Random(self.seed).sample(traces, min(4, len(traces))):
+            result = subprocess.run([binary(), "replay", "--model", small, trace], capture_output=True, text=True, timeout=60 * SLOWDOWN)
+            assert result.returncode == 0, (trace.read_bytes()[:3000], result.stdout, result.stderr)
+
     def run(self, only=None):
         """Runs all (or one script) and returns the report; failures are in it."""
         start = time.monotonic()
         servers = []
         try:
-            for arguments in (MAIN, ALONE, ECHO):
-                servers.append(Server(*arguments, model=self.model))
+            small = self.directory / "model"
+            small.mkdir()
+            model.write(small)
+            kept = ("--trace", self.directory / "trace", "--request-log", self.directory / "requests")
+            for arguments in ((*MAIN, *kept), ALONE, ECHO):
+                servers.append(Server(*arguments, model=small))
             self.main, self.alone, self.echo = servers
             first = process_state(self.main)
             threads = [threading.Thread(target=self.comparer) for _ in range(2)]
@@ -330,6 +347,7 @@ class Soak:
             tokens = [self.tokens(server) for server in servers]
             if only is None:
                 self.check_metrics()
+                self.check_files(small)
         except Exception:
             self.fail(None, "the end")
             self.over.set()
