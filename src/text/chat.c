@@ -458,6 +458,35 @@ static bool copy_without(pgl_buf *out, const char *text, size_t size, uint32_t m
     return pgl_buf_append(out, text, (size_t)(end - text));
 }
 
+/* Turns behind what the user said last: of a model that calls tools, answers and results of tools in turn. */
+static size_t count_turns_behind_user(const rendering *r) {
+    const pgl_chat_list *list = &r->list;
+    size_t n = r->request->end != PGL_CHAT_AS_IS && !r->continues; /* the one that is opened */
+    for (size_t i = list->count; i > 0 && list->messages[i - 1].role != PGL_ROLE_USER; i--) {
+        bool joined = i > 1 && list->messages[i - 1].role == PGL_ROLE_TOOL &&
+                      list->messages[i - 2].role == PGL_ROLE_TOOL;
+        n += !joined;
+    }
+    return n;
+}
+
+/* Of many turns those at which later prompts part from this one: the end of the system prompt, the end of what the user
+ * said last (thoughts behind it are left out once the user speaks again), and the last. */
+static void keep_useful_turns(rendering *r) {
+    pgl_chat_prompt *out = r->out;
+    size_t n = out->n_turns, behind = count_turns_behind_user(r);
+    if (n <= PGL_CHAT_MOST_TURNS)
+        return;
+    size_t rest = PGL_CHAT_MOST_TURNS - 1;
+    size_t from = 1;
+    if (behind > rest && behind < n) {
+        out->turns[from++] = out->turns[n - behind];
+        rest--;
+    }
+    memmove(out->turns + from, out->turns + n - rest, rest * sizeof *out->turns);
+    out->n_turns = from + rest;
+}
+
 static bool find_turns(rendering *r) {
     const pgl_ids *ids = &r->out->ids;
     size_t capacity = 0;
@@ -470,6 +499,7 @@ static bool find_turns(rendering *r) {
     }
     bool system = r->list.messages[0].role == PGL_ROLE_SYSTEM || !pgl_json_absent(r->request->tools);
     r->out->has_system = system && r->out->n_turns > 0;
+    keep_useful_turns(r);
     return true;
 }
 

@@ -28,6 +28,7 @@
 #include "text/tokenizer.h"
 
 #define PGL_CHAT_MAX_BYTES PGL_TOKENIZER_MAX_BYTES /* of messages, tools and variables together */
+#define PGL_CHAT_MOST_TURNS 4 /* as many as the engine takes */
 #define PGL_CHAT_MAX_DEPTH 128                     /* of each */
 
 typedef struct pgl_chat pgl_chat;
@@ -65,7 +66,8 @@ typedef struct pgl_chat_prompt {
 
     /* Places where a snapshot is useful: offsets into ids at which a turn begins, rising, the first turn left out. The
      * first of them is the end of the system prompt with its tools where there is one (then has_system), the last the
-     * end of the history, before the answer's own turn. */
+     * end of the history, before the answer's own turn. Of more than PGL_CHAT_MOST_TURNS the first, the one behind what
+     * the user said last (where the templates of this family change a prompt later), and the last ones. */
     uint32_t *turns;
     size_t n_turns;
     bool has_system;

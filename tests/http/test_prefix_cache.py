@@ -131,6 +131,26 @@ def test_a_conversation_with_tools_reads_only_what_is_new(pergola, keeps_thought
         one.run(1).check(not keeps_thoughts)
 
 
+def test_a_history_that_is_read_cold_can_be_changed_behind_the_last_user(pergola):
+    """Thoughts of a chain of tool calls are left out once the user speaks again: what stands before them is not read anew, also
+    when the whole chain came in one prompt."""
+    call = {"type": "function", "function": {"name": "warm", "arguments": {"place": "here"}}}
+    chain = [SYSTEM, {"role": "user", "content": "How warm is it? " * 40}]
+    for i in range(7):
+        chain += [{"role": "assistant", "content": None, "reasoning_content": f"Thought {i}", "tool_calls": [{"id": f"c{i}", **call}]},
+                  {"role": "tool", "tool_call_id": f"c{i}", "content": f"{i} degrees"}]
+        if i % 3 == 0:  # two results in one turn
+            chain[-2]["tool_calls"].append({"id": f"d{i}", **call})
+            chain.append({"role": "tool", "tool_call_id": f"d{i}", "content": "windy"})
+    again = chain + [{"role": "assistant", "content": "Warm."}, {"role": "user", "content": "And tomorrow?"}]
+    more = {"tools": TOOLS, "enable_thinking": True, "max_tokens": 2}
+    with serving("--slots", 1, "--context", 4096, "--threads", 2) as server:
+        assert details(ask(server, chain, **more))["cached_tokens"] == 0
+        second = ask(server, again, **more)
+        same = common([server.post("/tokenize", {"messages": m, **more}).json()["tokens"] + [-1] for m in (chain, again)])
+        assert same - 8 <= details(second)["cached_tokens"] <= same, (same, details(second))
+
+
 def test_a_short_prompt_hits_too(server):
     messages = [{"role": "user", "content": "short 17"}]
     first, again = ask(server, messages), ask(server, messages)
