@@ -370,6 +370,8 @@ static int run(const bench_options *o, int argc, char **argv) {
 int pgl_cmd_bench(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "serve") == 0)
         return pgl_cmd_bench_serve(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "engine") == 0)
+        return pgl_cmd_bench_engine(argc - 1, argv + 1);
     static const char *const OUTS[] = {"md", "json", NULL};
     static const char *const ISAS[] = {"scalar", "avx2", "avx512", "neon", NULL};
     bench_options o = {.out = "md", .prompt = 512, .decode = 32, .batch = 1, .repeats = 3};

@@ -34,8 +34,9 @@ typedef enum pgl_exit {
 PGL_COMMANDS(PGL_COMMAND_DECLARE)
 #undef PGL_COMMAND_DECLARE
 
-/* `pergola bench serve`, which `bench` hands on to. */
+/* `pergola bench serve` and `bench engine`, which `bench` hands on to. */
 int pgl_cmd_bench_serve(int argc, char **argv);
+int pgl_cmd_bench_engine(int argc, char **argv);
 
 /* Prints "pergola COMMAND: message" on stderr and returns PGL_EXIT_FAILURE. */
 int pgl_cli_fail(const char *command, const pgl_error *err);

@@ -102,14 +102,21 @@ static bool put_remarks(const pgl_load_cell *cell, pgl_buf *out) {
     return ok && (!cell->interrupted || pgl_buf_printf(out, "* %s: interrupted\n", name));
 }
 
-bool pgl_load_report_markdown(const pgl_load_report *report, pgl_buf *out) {
+static bool put_title(const pgl_load_report *report, pgl_buf *out) {
     const pgl_load_site *site = report->site;
     char cpu[128];
     pgl_cli_cpu_name(cpu, sizeof cpu);
+    if (site == NULL)
+        return pgl_buf_printf(out, "%s, the engine alone: %s; %s, %u CPUs\n\n", report->engine_model,
+                              report->engine, cpu, pgl_cli_n_cpus());
+    return pgl_buf_printf(out, "%s at %s%s, %s; load from %s, %u CPUs\n\n", site->model,
+                          site->target.authority, site->target.base,
+                          site->options.chat ? "chat" : "completions", cpu, pgl_cli_n_cpus());
+}
+
+bool pgl_load_report_markdown(const pgl_load_report *report, pgl_buf *out) {
     bool limits = has_limits(&report->slo);
-    bool ok = pgl_buf_printf(out, "%s at %s%s, %s; load from %s, %u CPUs\n\n", site->model,
-                             site->target.authority, site->target.base,
-                             site->options.chat ? "chat" : "completions", cpu, pgl_cli_n_cpus()) &&
+    bool ok = put_title(report, out) &&
               pgl_buf_printf(out,
                              "| in | out | load | ok / failed | TTFT ms | TPOT ms | ITL ms | E2E ms | out "
                              "tok/s | tok/s | req/s |%s\n",
@@ -118,8 +125,8 @@ bool pgl_load_report_markdown(const pgl_load_report *report, pgl_buf *out) {
                              limits ? " --: |" : "");
     for (uint32_t i = 0; i < report->n_cells; i++)
         ok = ok && put_row(report, &report->cells[i], out);
-    ok = ok &&
-         pgl_buf_printf(out, "\nTimes are p50 / p90 / p99 (nearest rank); %s.\n", counting(site->tokenizer));
+    ok = ok && pgl_buf_printf(out, "\nTimes are p50 / p90 / p99 (nearest rank); %s.\n",
+                              report->site != NULL ? counting(report->site->tokenizer) : "tokens are random");
     for (uint32_t i = 0; i < report->n_cells; i++)
         ok = ok && put_remarks(&report->cells[i], out);
     return ok && (!report->interrupted || pgl_buf_puts(out, "* interrupted: cells are missing\n"));
@@ -204,8 +211,23 @@ static bool put_slo(pgl_buf *out, const pgl_load_slo *slo) {
     return ok && pgl_buf_puts(out, "}");
 }
 
-bool pgl_load_report_json(const pgl_load_report *report, pgl_buf *out) {
+static bool put_server(const pgl_load_report *report, pgl_buf *out) {
     const pgl_load_site *site = report->site;
+    if (site == NULL)
+        return pgl_buf_puts(out, "\"engine\": {") && put_text(out, "backend", report->engine) &&
+               pgl_buf_puts(out, ", ") && put_text(out, "model", report->engine_model) &&
+               pgl_buf_puts(out, "}");
+    return pgl_buf_puts(out, "\"server\": {") && put_text(out, "url", site->options.url) &&
+           pgl_buf_puts(out, ", ") && put_text(out, "version", site->version) && pgl_buf_puts(out, ", ") &&
+           put_text(out, "model", site->model) && pgl_buf_puts(out, "},\n ") &&
+           put_text(out, "endpoint", site->options.chat ? "chat" : "completions") &&
+           pgl_buf_printf(out, ",\n \"ignore_eos\": %s, \"shared_prefix\": %u,\n ",
+                          site->options.ignore_eos ? "true" : "false", report->shared_prefix) &&
+           put_text(out, "counting", counting(site->tokenizer)) && pgl_buf_puts(out, ",\n \"slo_ms\": ") &&
+           put_slo(out, &report->slo);
+}
+
+bool pgl_load_report_json(const pgl_load_report *report, pgl_buf *out) {
     char cpu[128], date[PGL_TIME_TEXT];
     struct utsname system = {0};
     pgl_cli_cpu_name(cpu, sizeof cpu);
@@ -216,18 +238,10 @@ bool pgl_load_report_json(const pgl_load_report *report, pgl_buf *out) {
               put_text(out, "version", pgl_version()) && pgl_buf_puts(out, ",\n ") &&
               put_text(out, "revision", pgl_revision()) && pgl_buf_puts(out, ",\n \"machine\": {") &&
               put_text(out, "cpu", cpu) && pgl_buf_printf(out, ", \"cpus\": %u, ", pgl_cli_n_cpus()) &&
-              put_text(out, "system", system.sysname) && pgl_buf_puts(out, "},\n \"server\": {") &&
-              put_text(out, "url", site->options.url) && pgl_buf_puts(out, ", ") &&
-              put_text(out, "version", site->version) && pgl_buf_puts(out, ", ") &&
-              put_text(out, "model", site->model) && pgl_buf_puts(out, "},\n ") &&
-              put_text(out, "endpoint", site->options.chat ? "chat" : "completions") &&
-              pgl_buf_printf(out, ",\n \"seed\": %llu, \"shared_prefix\": %u, \"ignore_eos\": %s,\n ",
-                             (unsigned long long)report->seed, report->shared_prefix,
-                             site->options.ignore_eos ? "true" : "false") &&
-              put_text(out, "counting", counting(site->tokenizer)) && pgl_buf_puts(out, ",\n \"slo_ms\": ") &&
-              put_slo(out, &report->slo) &&
-              pgl_buf_printf(out, ",\n \"interrupted\": %s,\n \"cells\": [\n",
-                             report->interrupted ? "true" : "false");
+              put_text(out, "system", system.sysname) && pgl_buf_puts(out, "},\n ") &&
+              put_server(report, out) &&
+              pgl_buf_printf(out, ",\n \"seed\": %llu,\n \"interrupted\": %s,\n \"cells\": [\n",
+                             (unsigned long long)report->seed, report->interrupted ? "true" : "false");
     for (uint32_t i = 0; i < report->n_cells; i++)
         ok = ok && (i == 0 || pgl_buf_puts(out, ",\n")) && put_json_cell(out, report, &report->cells[i]);
     return ok && pgl_buf_puts(out, "\n ]\n}\n");

@@ -26,7 +26,8 @@ typedef struct pgl_load_cell {
 
 typedef struct pgl_load_report {
     const char *command;
-    const pgl_load_site *site;
+    const pgl_load_site *site; /* NULL: no server; then: */
+    const char *engine, *engine_model;
     pgl_load_slo slo;
     uint64_t seed;
     uint32_t shared_prefix;

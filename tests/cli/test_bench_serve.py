@@ -561,3 +561,30 @@ def test_a_wrong_key_is_the_servers_message(keyed):
     assert result.returncode == 1 and "401" in result.stderr and "--model" in result.stderr
     cell = report(f"{keyed.url}/v1", "-n", 1, "--api-key", keyed.key)["cells"][0]
     assert cell["ok"] == 1
+
+
+# ---- the engine alone ----
+
+
+def engine(*arguments):
+    command = [binary(), "bench", "engine", "--model", TINY, "-o", "json", *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60 * SLOWDOWN)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_the_engine_alone_reports_the_same_figures():
+    one = engine("--backend", "echo", "--echo-step-ms", 3, "--input", 40, "--output", 10, "--concurrency", 4, "-n", 12, "--warmup", 4)
+    cell = one["cells"][0]
+    assert "no model" in one["engine"]["backend"] and "server" not in one and one["revision"]
+    assert cell["ok"] == 12 and cell["failed"] == 0 and cell["concurrency"] == 4
+    assert cell["prompt_tokens"]["total"] == 480 and cell["output_tokens"] == {"n": 12, "total": 120, "min": 10, "max": 10}
+    assert cell["itl_ms"]["n"] <= 12 * 9 and cell["tpot_ms"]["n"] == 12
+    # a step cannot be shorter than it was set; a prompt takes one, each further token another
+    assert cell["ttft_ms"]["p50"] >= 2.9 and cell["tpot_ms"]["p50"] >= 2.7 and cell["e2e_ms"]["p50"] >= 10 * 2.9
+    assert cell["duration_s"] >= 3 * 10 * 0.0029
+
+
+def test_the_engine_alone_takes_arrivals_and_the_model():
+    cell = engine("--slots", 2, "--input", 20, "--output", 4, "--rate", 200, "-n", 10, "--threads", 1)["cells"][0]
+    assert cell["ok"] == 10 and cell["rate_per_s"] == 200 and cell["output_tokens"]["total"] == 40
