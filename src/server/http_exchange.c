@@ -159,7 +159,9 @@ bool pgl_exchange_is_gone(pgl_exchange *exchange) {
 
 /* ---- answering ---- */
 
-/* Hands the exchange to the I/O thread, once until it has been there. */
+/* Hands the exchange to the I/O thread, once until it has been there. The newest goes first: of the burst that a step
+ * makes it is mostly one that waits for its first token, and measured in turn first tokens come more than a millisecond
+ * later at 64 streams. */
 static void post(pgl_exchange *exchange) {
     pgl_http_server *server = exchange->connection->server;
     bool wake = false;
