@@ -6,6 +6,7 @@
 #   make test-asan       the same under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make test-tsan       the threaded parts under ThreadSanitizer
 #   make soak            thousands of random requests, 32 at a time, each compared (SOAK_REQUESTS=10000, SOAK_SEED, SOAK_JSON)
+#   make schemas         every schema of the corpus against a random model: about three minutes
 #   make test-neon       codec, kernels and layers for AArch64, under qemu
 #   make fuzz            every fuzzer for FUZZ_SECONDS (60)
 #   make lint            format, static analysis, include order, scripts
@@ -56,6 +57,10 @@ soak: build
 test-neon:
 	@scripts/setup --neon
 	@scripts/test-neon
+
+schemas: build
+	@scripts/setup --tests
+	@PERGOLA=$(BUILD)/pergola PGL_SCHEMAS=all .venv/bin/python -m pytest -q -s tests/http/test_schemas.py
 
 fuzz:
 	@scripts/setup --fuzz

@@ -24,12 +24,18 @@ pgl_bridge_code pgl_bridge_vocabulary_open(const pgl_bridge_vocabulary_spec *spe
                                            pgl_bridge_vocabulary **out, char *error, size_t error_size);
 void pgl_bridge_vocabulary_close(pgl_bridge_vocabulary *vocabulary); /* NULL is allowed */
 
-/* Compiles a grammar in llguidance's Lark dialect. PGL_BRIDGE_SYNTAX: it is not one, or uses what is not supported, which
- * the message names; PGL_BRIDGE_LIMIT: it is too large. The matcher keeps what it needs of the vocabulary. */
+/* Compiles a grammar in llguidance's Lark dialect. most_items bounds the state of an answer: what may come next of it,
+ * counted once for each way to get there; an answer that goes over it fails. PGL_BRIDGE_SYNTAX: it is no grammar, or uses
+ * what is not supported, which the message names; PGL_BRIDGE_LIMIT: it is too large. The matcher keeps what it needs of the
+ * vocabulary. */
 pgl_bridge_code pgl_bridge_matcher_open(const pgl_bridge_vocabulary *vocabulary, const char *grammar,
-                                        size_t size, pgl_bridge_matcher **out, char *error,
+                                        size_t size, size_t most_items, pgl_bridge_matcher **out, char *error,
                                         size_t error_size);
 void pgl_bridge_matcher_close(pgl_bridge_matcher *matcher); /* NULL is allowed */
+
+/* Another answer from where this one stands, without compiling; nothing is shared between the two that either changes. */
+pgl_bridge_code pgl_bridge_matcher_again(const pgl_bridge_matcher *matcher, pgl_bridge_matcher **out,
+                                         char *error, size_t error_size);
 
 /* Writes the ids that may come next: bit id % 32 of word id / 32, n_words = (n_ids + 31) / 32. Once the grammar can only
  * end, just the end ids. */

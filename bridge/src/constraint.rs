@@ -1,14 +1,22 @@
 //! The C entry points of `constraint.h`: llguidance with its logging and token forcing left out.
 
+use crate::deadline::within;
 use crate::{bytes, guarded, Failure, FAILED, LIMIT, SYNTAX};
-use llguidance::api::{StopReason, TopLevelGrammar};
+use llguidance::api::{GrammarInit, StopReason, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
-use llguidance::{Matcher, ParserFactory};
+use llguidance::{Logger, Matcher, ParserFactory};
 use std::ffi::c_char;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Of one step of an answer, which others' steps may wait for; a common one takes a few milliseconds.
+const STEP: Duration = Duration::from_secs(1);
+/// Of the first, which nobody waits for.
+const FIRST_STEP: Duration = Duration::from_secs(4);
+const TOO_LONG: &str = "a step of the grammar takes too long";
 
 pub struct Vocabulary {
     factory: ParserFactory,
@@ -62,17 +70,23 @@ unsafe fn open_vocabulary(spec: &VocabularySpec) -> Result<Vocabulary, Failure> 
     let limits = factory.limits_mut();
     limits.verbose_errors = false;
     limits.max_lexer_states = 100_000;
-    // Of an answer's state: what may come next of wide objects and choices. Over it an answer fails on its way, so it
-    // is far above what the widest schemas come to that are let in (PGL_CONSTRAINT_MOST_OPTIONAL, _ALTERNATIVES).
-    limits.max_items_in_row = 40_000;
     Ok(Vocabulary { factory, ends })
 }
 
-fn open_matcher(vocabulary: &Vocabulary, grammar: &str) -> Result<Running, Failure> {
-    let parser = vocabulary
-        .factory
-        .create_parser(TopLevelGrammar::from_lark(grammar.to_string()));
-    let mut matcher = Matcher::new(parser);
+fn open_matcher(
+    vocabulary: &Vocabulary,
+    grammar: &str,
+    most_items: usize,
+) -> Result<Running, Failure> {
+    let mut limits = vocabulary.factory.limits().clone();
+    limits.max_items_in_row = most_items;
+    let parser = vocabulary.factory.create_parser_from_init_ext(
+        GrammarInit::Serialized(TopLevelGrammar::from_lark(grammar.to_string())),
+        Logger::new(0, 0),
+        InferenceCapabilities::default(),
+        limits,
+    );
+    let mut matcher = Matcher::new(parser).into_cancellable();
     if let Some(message) = matcher.get_error() {
         let code = match matcher.stop_reason() {
             StopReason::LexerTooComplex | StopReason::ParserTooComplex => LIMIT,
@@ -81,8 +95,8 @@ fn open_matcher(vocabulary: &Vocabulary, grammar: &str) -> Result<Running, Failu
         return Err(Failure::new(code, message));
     }
     // A grammar that allows nothing at all is a fault of the request, not of the answer.
-    matcher
-        .compute_mask_or_eos()
+    within(&mut matcher, FIRST_STEP, |m| m.compute_mask_or_eos())
+        .ok_or_else(|| Failure::new(LIMIT, TOO_LONG))?
         .map_err(|e| Failure::new(SYNTAX, e.to_string()))?;
     Ok(Running {
         matcher,
@@ -123,6 +137,7 @@ pub unsafe extern "C" fn pgl_bridge_matcher_open(
     vocabulary: *const Vocabulary,
     grammar: *const c_char,
     size: usize,
+    most_items: usize,
     out: *mut *mut Running,
     error: *mut c_char,
     room: usize,
@@ -132,7 +147,7 @@ pub unsafe extern "C" fn pgl_bridge_matcher_open(
     guarded(error, room, || {
         let grammar = std::str::from_utf8(grammar)
             .map_err(|_| Failure::new(SYNTAX, "the grammar is not UTF-8"))?;
-        *out = Box::into_raw(Box::new(open_matcher(&*vocabulary, grammar)?));
+        *out = Box::into_raw(Box::new(open_matcher(&*vocabulary, grammar, most_items)?));
         Ok(())
     })
 }
@@ -150,6 +165,26 @@ pub unsafe extern "C" fn pgl_bridge_matcher_close(matcher: *mut Running) {
 /// # Safety
 /// See `constraint.h`.
 #[no_mangle]
+pub unsafe extern "C" fn pgl_bridge_matcher_again(
+    matcher: *const Running,
+    out: *mut *mut Running,
+    error: *mut c_char,
+    room: usize,
+) -> i32 {
+    *out = ptr::null_mut();
+    let running = &*matcher;
+    guarded(error, room, || {
+        *out = Box::into_raw(Box::new(Running {
+            matcher: running.matcher.deep_clone(),
+            ends: running.ends.clone(),
+        }));
+        Ok(())
+    })
+}
+
+/// # Safety
+/// See `constraint.h`.
+#[no_mangle]
 pub unsafe extern "C" fn pgl_bridge_matcher_mask(
     matcher: *mut Running,
     mask: *mut u32,
@@ -160,9 +195,8 @@ pub unsafe extern "C" fn pgl_bridge_matcher_mask(
     let running = &mut *matcher;
     let mask = std::slice::from_raw_parts_mut(mask, n_words);
     guarded(error, room, || {
-        let allowed = running
-            .matcher
-            .compute_mask_or_eos()
+        let allowed = within(&mut running.matcher, STEP, |m| m.compute_mask_or_eos())
+            .ok_or_else(|| Failure::new(FAILED, TOO_LONG))?
             .map_err(|e| Failure::new(FAILED, e.to_string()))?;
         let words = allowed.as_slice();
         let n = n_words.min(words.len());
@@ -194,9 +228,8 @@ pub unsafe extern "C" fn pgl_bridge_matcher_accept(
         if running.ends.contains(&id) {
             return Ok(());
         }
-        running
-            .matcher
-            .consume_token(id)
+        within(&mut running.matcher, STEP, |m| m.consume_token(id))
+            .ok_or_else(|| Failure::new(FAILED, TOO_LONG))?
             .map_err(|e| Failure::new(FAILED, e.to_string()))
     })
 }
@@ -207,7 +240,8 @@ pub unsafe extern "C" fn pgl_bridge_matcher_accept(
 pub unsafe extern "C" fn pgl_bridge_matcher_accepting(matcher: *mut Running) -> i32 {
     let running = &mut *matcher;
     catch_unwind(AssertUnwindSafe(|| {
-        running.matcher.is_stopped() || running.matcher.is_accepting().unwrap_or(false)
+        !running.matcher.is_error()
+            && (running.matcher.is_stopped() || running.matcher.is_accepting().unwrap_or(false))
     }))
     .map_or(0, i32::from)
 }

@@ -2,6 +2,7 @@
 
 mod constraint;
 mod context;
+mod deadline;
 mod digits;
 mod filters;
 mod generation;

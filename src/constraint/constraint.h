@@ -6,7 +6,11 @@
  * open: what cannot be enforced is refused when the constraint is opened, and a fault later is an error.
  *
  * Stated rules. References into the network are never followed. Between JSON tokens at most PGL_CONSTRAINT_BLANKS blanks
- * may stand. Lengths of strings count code points; every escape of JSON stays reachable. Before a structured answer up to
+ * may stand, and of a number that nothing bounds at most 20 digits in a row, 2 of its exponent. Lengths of strings count
+ * code points; every escape of JSON stays reachable in strings, and in the names of members only where the schema's own
+ * names have it, so that no name is spelled past its rule. A schema may be held to a little more than it says
+ * (pgl_constraint_prepare_schema). A grammar of the caller is of text: control tokens but for the end are never allowed, in
+ * a grammar, an expression or a choice; they occur in the form of tool calls alone. Before a structured answer up to
  * two newlines may come, as the model writes them after a thought. */
 #ifndef PGL_CONSTRAINT_CONSTRAINT_H
 #define PGL_CONSTRAINT_CONSTRAINT_H
@@ -69,7 +73,8 @@ pgl_status pgl_constraint_open(pgl_constraint_vocabulary *vocabulary, const pgl_
                                pgl_constraint **out, pgl_error *err);
 void pgl_constraint_close(pgl_constraint *constraint); /* NULL is allowed */
 
-/* Another answer under the same grammar, from its beginning: for several choices of one request. */
+/* Another answer under the same grammar, which is not compiled again: for several choices of one request. From where the
+ * constraint stands in it, so use one that has not moved. The two share nothing that changes. */
 pgl_status pgl_constraint_again(const pgl_constraint *constraint, pgl_constraint **out, pgl_error *err);
 
 /* Writes the ids that may come next: bit id % 32 of word id / 32, n_words >= (n_ids + 31) / 32, the rest cleared. */

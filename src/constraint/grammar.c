@@ -55,9 +55,13 @@ static pgl_status schema_grammar(const pgl_constraint_spec *spec, pgl_buf *out, 
         status = pgl_fail(err, PGL_E_INVALID, "schema: false allows no answer at all");
     if (status == PGL_OK)
         status = pgl_constraint_check_schema(schema, "schema", err);
+    json_t *prepared = NULL;
+    if (status == PGL_OK)
+        status = pgl_constraint_prepare_schema(schema, "schema", &prepared, err);
     if (status == PGL_OK && !(pgl_buf_puts(out, "start: NL? value\n" PGL_GRAMMAR_NEWLINES "value: ") &&
-                              pgl_constraint_put_schema(out, schema)))
+                              pgl_constraint_put_schema(out, prepared)))
         status = no_memory(err);
+    json_decref(prepared);
     json_decref(schema);
     return status;
 }
@@ -108,10 +112,32 @@ static pgl_status choice_grammar(const pgl_constraint_spec *spec, pgl_buf *out, 
     return status;
 }
 
+/* Where the grammar names a token of the vocabulary, <..> outside of strings, expressions and comments; size when nowhere.
+ * This is for the message: whatever it finds, masks hold such tokens back. */
+static size_t find_token(const char *text, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        char c = text[i];
+        if (c == '/' && i + 1 < size && text[i + 1] == '/') {
+            while (i < size && text[i] != '\n')
+                i++;
+        } else if (c == '"' || c == '/') {
+            for (i++; i < size && text[i] != c && text[i] != '\n'; i++)
+                i += text[i] == '\\';
+        } else if (c == '<') {
+            return i;
+        }
+    }
+    return size;
+}
+
 static pgl_status lark_grammar(const pgl_constraint_spec *spec, pgl_buf *out, pgl_error *err) {
     if (spec->size > PGL_CONSTRAINT_MOST_GRAMMAR_BYTES)
         return pgl_fail(err, PGL_E_INVALID, "grammar: expected at most %zu bytes, found %zu",
                         PGL_CONSTRAINT_MOST_GRAMMAR_BYTES, spec->size);
+    size_t at = find_token(spec->text, spec->size);
+    if (at < spec->size)
+        return pgl_fail(err, PGL_E_INVALID, "grammar: %.*s names a token; a grammar is of text alone",
+                        (int)(spec->size - at < 40 ? spec->size - at : 40), spec->text + at);
     return pgl_buf_append(out, spec->text, spec->size) ? PGL_OK : no_memory(err);
 }
 

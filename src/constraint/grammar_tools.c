@@ -215,10 +215,15 @@ static pgl_status put_function(tools *t, size_t index, const char *name, pgl_err
 
 static pgl_status put_tool(tools *t, size_t index, const char *name, const json_t *parameters,
                            pgl_error *err) {
-    t->parameters = parameters;
+    json_t *prepared = NULL;
     pgl_status status = pgl_constraint_check_schema(parameters, "parameters", err);
+    if (status == PGL_OK && json_is_object(parameters))
+        status = pgl_constraint_prepare_schema(parameters, "parameters", &prepared, err);
+    t->parameters = prepared;
     if (status == PGL_OK)
         status = put_function(t, index, name, err);
+    json_decref(prepared);
+    t->parameters = NULL;
     json_decref(t->nested);
     t->nested = NULL;
     if (status == PGL_OK && t->out->size > PGL_CONSTRAINT_MOST_BYTES)

@@ -31,7 +31,7 @@ typedef struct check {
 
 /* ---- references and sizes */
 
-static bool is_data(const char *key) {
+bool pgl_constraint_is_data(const char *key) {
     static const char *const DATA[] = {"enum", "const", "default", "examples", "required", "x-guidance"};
     for (size_t i = 0; i < sizeof DATA / sizeof DATA[0]; i++)
         if (strcmp(key, DATA[i]) == 0)
@@ -40,7 +40,7 @@ static bool is_data(const char *key) {
 }
 
 /* Whether the members of key are named by the schema's author and not by the language. */
-static bool has_names(const char *key) {
+bool pgl_constraint_has_names(const char *key) {
     static const char *const NAMED[] = {"properties", "patternProperties", "$defs", "definitions",
                                         "dependentSchemas"};
     for (size_t i = 0; i < sizeof NAMED / sizeof NAMED[0]; i++)
@@ -100,8 +100,8 @@ static pgl_status visit(check *c, const json_t *value, bool names) {
     if (status == PGL_OK && !names)
         status = check_members(c, value);
     json_object_foreach((json_t *)(uintptr_t)value, key, member) {
-        if (status == PGL_OK && (names || !is_data(key)))
-            status = visit(c, member, !names && has_names(key));
+        if (status == PGL_OK && (names || !pgl_constraint_is_data(key)))
+            status = visit(c, member, !names && pgl_constraint_has_names(key));
     }
     json_array_foreach((json_t *)(uintptr_t)value, i, member) {
         if (status == PGL_OK)
@@ -201,7 +201,8 @@ static bool refers(const json_t *value, bool names) {
     if (!names && json_is_string(json_object_get(value, "$ref")))
         return true;
     json_object_foreach((json_t *)(uintptr_t)value, key, member) {
-        if ((names || !is_data(key)) && refers(member, !names && has_names(key)))
+        if ((names || !pgl_constraint_is_data(key)) &&
+            refers(member, !names && pgl_constraint_has_names(key)))
             return true;
     }
     json_array_foreach((json_t *)(uintptr_t)value, i, member) {
@@ -215,6 +216,23 @@ bool pgl_constraint_has_reference(const json_t *schema) {
     return refers(schema, false);
 }
 
+bool pgl_constraint_names_members(const json_t *schema) {
+    const char *key;
+    json_t *member;
+    size_t i;
+    json_object_foreach((json_t *)(uintptr_t)schema, key, member) {
+        bool names = strcmp(key, "properties") == 0 || strcmp(key, "patternProperties") == 0 ||
+                     strcmp(key, "required") == 0;
+        if (names || pgl_constraint_names_members(member))
+            return true;
+    }
+    json_array_foreach((json_t *)(uintptr_t)schema, i, member) {
+        if (pgl_constraint_names_members(member))
+            return true;
+    }
+    return false;
+}
+
 bool pgl_constraint_put_schema(pgl_buf *out, const json_t *schema) {
     json_t *copy = json_is_object(schema) ? json_copy((json_t *)(uintptr_t)schema) : json_object();
     if (copy == NULL)
@@ -224,7 +242,7 @@ bool pgl_constraint_put_schema(pgl_buf *out, const json_t *schema) {
     bool ok = json_object_set_new(copy, "x-guidance",
                                   json_pack("{s:b, s:s, s:b}", "whitespace_flexible", 0, "whitespace_pattern",
                                             pattern, "json_allow_general_unicode_escapes", 1)) == 0;
-    char *text = ok ? json_dumps(copy, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
+    char *text = ok ? json_dumps(copy, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(copy);
     ok = text != NULL && pgl_buf_puts(out, "%json ") && pgl_buf_puts(out, text) && pgl_buf_putc(out, '\n');
     free(text);
