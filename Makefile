@@ -24,7 +24,7 @@ SOAK_SEED ?=
 SOAK_JSON ?=
 export PATH := $(CURDIR)/.dev/bin:$(PATH)
 
-.PHONY: all build setup serve test test-asan test-tsan soak fuzz lint format install clean
+.PHONY: all build setup serve test test-asan test-tsan test-neon soak schemas fuzz lint format install clean
 
 all: build
 

@@ -28,9 +28,9 @@ void pgl_bridge_vocabulary_close(pgl_bridge_vocabulary *vocabulary); /* NULL is 
  * counted once for each way to get there; an answer that goes over it fails. PGL_BRIDGE_SYNTAX: it is no grammar, or uses
  * what is not supported, which the message names; PGL_BRIDGE_LIMIT: it is too large. The matcher keeps what it needs of the
  * vocabulary. */
-pgl_bridge_code pgl_bridge_matcher_open(const pgl_bridge_vocabulary *vocabulary, const char *grammar,
-                                        size_t size, size_t most_items, pgl_bridge_matcher **out, char *error,
-                                        size_t error_size);
+pgl_bridge_code pgl_bridge_matcher_compile(const pgl_bridge_vocabulary *vocabulary, const char *grammar,
+                                           size_t size, size_t most_items, pgl_bridge_matcher **out,
+                                           char *error, size_t error_size);
 void pgl_bridge_matcher_close(pgl_bridge_matcher *matcher); /* NULL is allowed */
 
 /* Another answer from where this one stands, without compiling; nothing is shared between the two that either changes. */

@@ -133,7 +133,7 @@ pub unsafe extern "C" fn pgl_bridge_vocabulary_close(vocabulary: *mut Vocabulary
 /// # Safety
 /// See `constraint.h`.
 #[no_mangle]
-pub unsafe extern "C" fn pgl_bridge_matcher_open(
+pub unsafe extern "C" fn pgl_bridge_matcher_compile(
     vocabulary: *const Vocabulary,
     grammar: *const c_char,
     size: usize,

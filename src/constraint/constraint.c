@@ -156,8 +156,8 @@ typedef struct job {
 
 static void *compile(void *user) {
     job *j = user;
-    j->code = pgl_bridge_matcher_open(j->vocabulary->made, pgl_buf_text(j->grammar), j->grammar->size,
-                                      j->most_items, &j->matcher, j->message, j->message_size);
+    j->code = pgl_bridge_matcher_compile(j->vocabulary->made, pgl_buf_text(j->grammar), j->grammar->size,
+                                         j->most_items, &j->matcher, j->message, j->message_size);
     return NULL;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/log.h"
 
 static const uint64_t second_ns = 1000000000u;
@@ -489,6 +490,13 @@ static bool start_thread(pthread_t *thread, void *(*run)(void *), void *user) {
     return error == 0;
 }
 
+/* A step waits for the slowest of its masks, so they are made beside each other; a slow one holds no thread that others
+ * need on small machines either. */
+static uint32_t mask_threads(void) {
+    uint32_t n = pgl_cpu_count() / 2;
+    return n < 2 ? 2 : n > PGL_MOST_MASK_THREADS ? PGL_MOST_MASK_THREADS : n;
+}
+
 static pgl_status start_threads(pgl_engine *engine, pgl_error *err) {
     pthread_condattr_t attributes; /* default ones and the clock: nothing here fails on Linux */
     (void)pthread_condattr_init(&attributes);
@@ -499,12 +507,12 @@ static pgl_status start_threads(pgl_engine *engine, pgl_error *err) {
     (void)pthread_cond_init(&engine->mask_work, NULL);
     (void)pthread_mutex_init(&engine->lock, NULL);
     (void)pthread_mutex_init(&engine->mask_lock, NULL);
-    if (start_thread(&engine->mask_thread, pgl_mask_main, engine)) {
-        if (start_thread(&engine->thread, engine_main, engine))
-            return PGL_OK;
-        pgl_mask_stop(engine);
-        (void)pthread_join(engine->mask_thread, NULL);
-    }
+    uint32_t n = mask_threads(), *started = &engine->n_mask_threads;
+    while (*started < n && start_thread(&engine->mask_threads[*started], pgl_mask_main, engine))
+        ++*started;
+    if (*started == n && start_thread(&engine->thread, engine_main, engine))
+        return PGL_OK;
+    pgl_mask_stop(engine);
     return pgl_fail(err, PGL_E_MEMORY, "the engine's threads cannot be started");
 }
 
@@ -563,7 +571,6 @@ void pgl_engine_close(pgl_engine *engine) {
     (void)pthread_mutex_unlock(&engine->lock);
     (void)pthread_join(engine->thread, NULL);
     pgl_mask_stop(engine);
-    (void)pthread_join(engine->mask_thread, NULL);
     (void)pthread_cond_destroy(&engine->idle);
     (void)pthread_cond_destroy(&engine->wake);
     (void)pthread_cond_destroy(&engine->mask_work);

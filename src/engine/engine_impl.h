@@ -3,7 +3,7 @@
  *   engine.c   open and close, submit, the thread's loop, figures
  *   plan.c     what the next step is: the scheduler's machine, rows and operations
  *   result.c   what a step brought: tokens, ends, snapshots
- *   mask.c     the thread that computes token masks beside the step */
+ *   mask.c     the threads that compute token masks beside the step */
 #ifndef PGL_ENGINE_ENGINE_IMPL_H
 #define PGL_ENGINE_ENGINE_IMPL_H
 
@@ -14,7 +14,7 @@
 #include "engine/request.h"
 #include "engine/schedule.h"
 
-enum { PGL_MOST_IN_FLIGHT = 2 };
+enum { PGL_MOST_IN_FLIGHT = 2, PGL_MOST_MASK_THREADS = 8 };
 
 typedef struct pgl_flight_row {
     pgl_request *request;
@@ -54,7 +54,8 @@ struct pgl_engine {
     pgl_backend_caps caps; /* max_context cut to what the pages hold */
     pgl_account *account;
     uint64_t host_bytes; /* of the cache */
-    pthread_t thread, mask_thread;
+    pthread_t thread, mask_threads[PGL_MOST_MASK_THREADS];
+    uint32_t n_mask_threads; /* started */
 
     /* engine thread only, after open */
     pgl_cache *cache;
@@ -108,6 +109,6 @@ void pgl_engine_take_results(pgl_engine *engine, pgl_flight *flight, const pgl_s
 /* mask.c */
 void *pgl_mask_main(void *engine);
 void pgl_mask_ask(pgl_engine *engine, pgl_request *request); /* mask_ticket and mask_row are set */
-void pgl_mask_stop(pgl_engine *engine);
+void pgl_mask_stop(pgl_engine *engine);                      /* waits for their end */
 
 #endif

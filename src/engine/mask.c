@@ -1,4 +1,4 @@
-/* Owns the thread that computes token masks, and its list of requests. */
+/* Owns the threads that compute token masks, and their list of requests. A request is in it at most once. */
 #include <string.h>
 
 #include "engine/engine_impl.h"
@@ -51,6 +51,9 @@ void pgl_mask_ask(pgl_engine *engine, pgl_request *r) {
 void pgl_mask_stop(pgl_engine *engine) {
     (void)pthread_mutex_lock(&engine->mask_lock);
     engine->mask_closing = true;
-    (void)pthread_cond_signal(&engine->mask_work);
+    (void)pthread_cond_broadcast(&engine->mask_work);
     (void)pthread_mutex_unlock(&engine->mask_lock);
+    for (uint32_t i = 0; i < engine->n_mask_threads; i++)
+        (void)pthread_join(engine->mask_threads[i], NULL);
+    engine->n_mask_threads = 0;
 }

@@ -71,7 +71,7 @@ struct pgl_request {
     uint32_t *mask;       /* [(n_vocab + 31) / 32] */
     uint64_t admitted_ns, first_ns;
 
-    /* the mask thread's while a row with a late mask is in flight, else the engine thread's */
+    /* a mask thread's while a row with a late mask is in flight, else the engine thread's */
     pgl_request *next_mask;
     uint64_t mask_ticket;
     uint32_t mask_row;

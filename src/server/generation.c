@@ -400,12 +400,11 @@ static void drop_body(pgl_generation *gen) {
         pgl_exchange_drop_body(gen->exchange);
 }
 
-void pgl_generation_start(pgl_generation *gen, const pgl_choice_text_options *text) {
+static void start(pgl_generation *gen) {
     pgl_refusal err;
     pgl_watcher watcher = {.user = gen, .on_gone = on_gone, .on_room = on_room};
-    gen->tools = text->tools;
-    if (!check_context(gen, &err) || !check_room(gen, &err) || !open_form(gen, &err) ||
-        !end_forced(gen, &err) || !make_choices(gen, text, &err) || !submit(gen, &err)) {
+    if (!open_form(gen, &err) || !end_forced(gen, &err) || !make_choices(gen, &gen->text, &err) ||
+        !submit(gen, &err)) {
         pgl_generation_refuse(gen, &err);
         return;
     }
@@ -417,6 +416,26 @@ void pgl_generation_start(pgl_generation *gen, const pgl_choice_text_options *te
     if (gen->params.stream)
         pgl_exchange_stream(gen->exchange, 200, "text/event-stream; charset=utf-8");
     run(&gen->job);
+}
+
+static void start_with_form(pgl_job *job) {
+    pgl_generation *gen = (pgl_generation *)job;
+    gen->job.run = run;
+    start(gen);
+}
+
+void pgl_generation_start(pgl_generation *gen, const pgl_choice_text_options *text) {
+    pgl_refusal err;
+    gen->text = *text;
+    gen->tools = text->tools;
+    if (!check_context(gen, &err) || !check_room(gen, &err)) {
+        pgl_generation_refuse(gen, &err);
+    } else if (gen->params.form.given || gen->params.tool_choice == PGL_TOOL_CHOICE_REQUIRED) {
+        gen->job.run = start_with_form;
+        pgl_workers_put(gen->server->workers, PGL_JOB_FORM, &gen->job);
+    } else {
+        start(gen);
+    }
 }
 
 /* ---- running ---- */

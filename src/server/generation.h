@@ -85,6 +85,7 @@ struct pgl_generation {
     uint64_t seed;        /* when the request has none */
     pgl_constraint *form; /* compiled once; choices run copies of it */
     pgl_json_span tools;  /* of the body's text; none: no call is taken */
+    pgl_choice_text_options text;
     pgl_gen_prompt *prompts;
     uint32_t n_prompts, n_choices;
 

@@ -22,8 +22,9 @@ struct pgl_workers {
     pthread_mutex_t lock;
     pthread_cond_t short_work; /* the thread for short work alone */
     pthread_cond_t any_work;
-    job_list lists[3]; /* by pgl_job_kind */
-    bool stop, first_taken, huge_runs;
+    job_list lists[PGL_JOB_FORM + 1];
+    bool alone[PGL_JOB_FORM + 1]; /* a job of this kind runs, and no other may */
+    bool stop, first_taken;
 };
 
 static void push(job_list *list, pgl_job *job) {
@@ -45,25 +46,34 @@ static pgl_job *pop(job_list *list) {
     return job;
 }
 
+static pgl_job *next_job(pgl_workers *workers, bool short_only, pgl_job_kind *kind) {
+    static const pgl_job_kind KINDS[] = {PGL_JOB_SHORT, PGL_JOB_LONG, PGL_JOB_FORM, PGL_JOB_HUGE};
+    size_t n = short_only ? 1 : sizeof KINDS / sizeof KINDS[0];
+    pgl_job *job = NULL;
+    for (size_t i = 0; i < n && !job; i++) {
+        *kind = KINDS[i];
+        if (!workers->alone[KINDS[i]])
+            job = pop(&workers->lists[KINDS[i]]);
+    }
+    return job;
+}
+
 static void *work(void *arg) {
     pgl_workers *workers = arg;
     pthread_mutex_lock(&workers->lock);
     bool short_only = !workers->first_taken;
     workers->first_taken = true;
     for (;;) {
-        pgl_job *job = pop(&workers->lists[PGL_JOB_SHORT]);
-        if (!job && !short_only)
-            job = pop(&workers->lists[PGL_JOB_LONG]);
-        bool huge = !job && !short_only && !workers->huge_runs;
-        if (huge)
-            job = pop(&workers->lists[PGL_JOB_HUGE]);
+        pgl_job_kind kind = PGL_JOB_SHORT;
+        pgl_job *job = next_job(workers, short_only, &kind);
         if (job) {
-            workers->huge_runs = workers->huge_runs || huge;
+            bool alone = kind == PGL_JOB_HUGE || kind == PGL_JOB_FORM;
+            workers->alone[kind] = alone;
             pthread_mutex_unlock(&workers->lock);
             job->run(job);
             pthread_mutex_lock(&workers->lock);
-            if (huge) {
-                workers->huge_runs = false;
+            if (alone) {
+                workers->alone[kind] = false;
                 pthread_cond_signal(&workers->any_work); /* this thread may find something else first */
             }
         } else if (workers->stop) {

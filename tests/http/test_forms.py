@@ -2,8 +2,12 @@
 
 import json
 import re
+import threading
+import time
 
 import pytest
+
+from conftest import SLOWDOWN, events
 
 M = "/v1/chat/completions"
 COLOURS = {
@@ -88,3 +92,47 @@ def test_deep_schemas_are_refused_in_no_time(server):
                              "response_format": {"type": "json_schema", "json_schema": {"schema": deep}}})
     assert answer.status_code == 400
     server.healthy()
+
+
+def ambiguous(alternative, n):
+    """A small grammar whose steps take seconds: every way to read what is there is followed."""
+    rules = "".join(f" | {alternative} a{i}" if alternative else f" | a{i} s" for i in range(n))
+    return f'start: s\ns: "x"{rules}\n' + "".join(f'a{i}: "x"? "y"?\n' if alternative else f'a{i}: "x"\n' for i in range(n))
+
+
+@pytest.mark.timeout(300)
+def test_a_hostile_grammar_ends_in_an_error_and_delays_nobody(server):
+    """Its steps are cut off; meanwhile and behind it others are served."""
+    ask(server, guided_grammar='start: "x"')  # the vocabulary is made
+    results = []
+
+    def hostile(grammar):
+        results.append(server.post(M, {"messages": [{"role": "user", "content": "go"}], "guided_grammar": grammar, "max_tokens": 100, "temperature": 1,
+                                       "enable_thinking": False, "stream": True}))
+
+    threads = [threading.Thread(target=hostile, args=[ambiguous(*case)]) for case in (("s s", 60), ("s", 800), ("", 700))]
+    for thread in threads:
+        thread.start()
+    slowest = 0
+    while any(thread.is_alive() for thread in threads):
+        begin = time.monotonic()
+        assert server.post("/v1/completions", {"prompt": "a", "max_tokens": 3}).status_code == 200
+        slowest = max(slowest, time.monotonic() - begin)
+    for thread in threads:
+        thread.join()
+    assert slowest < 8 * SLOWDOWN, f"a small request took {slowest:.1f} s"
+    for answer in results:
+        if answer.status_code != 200:
+            assert answer.status_code == 400, answer.text
+            continue
+        chunks, _ = events(answer.content)
+        ended = [c["choices"][0]["finish_reason"] for c in chunks if c.get("choices")]
+        assert "error" in chunks[-1] or "stop" in ended or "length" in ended, answer.text[-400:]
+    assert len(results) == 3 and any("error" in (events(a.content)[0] or [{}])[-1] if a.status_code == 200 else True for a in results)
+    server.healthy()
+
+
+def test_a_grammar_cannot_name_tokens(server):
+    for grammar in ("start: <tool_call>", 'start: "a" <think>', "start: <[3]>"):
+        answer = server.post(M, {"messages": [{"role": "user", "content": "go"}], "max_tokens": 5, "guided_grammar": grammar})
+        assert answer.status_code == 400 and "token" in answer.json()["error"]["message"], answer.text

@@ -15,7 +15,7 @@ from schema_corpus import corpus
 M = "/v1/chat/completions"
 ALL = os.environ.get("PGL_SCHEMAS") == "all"
 CORPUS = corpus()
-ANSWERS = 4 if ALL else 2  # of each schema
+ANSWERS = 3 if ALL else 2  # of each schema
 
 
 @pytest.fixture(scope="module")
