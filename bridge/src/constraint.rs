@@ -12,7 +12,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of one step of an answer, which others' steps may wait for; a common one takes a few milliseconds.
+/// Processor time of one step of an answer, which others' steps may wait for; a common one takes a few milliseconds.
 const STEP: Duration = Duration::from_secs(1);
 /// Of the first, which nobody waits for.
 const FIRST_STEP: Duration = Duration::from_secs(4);

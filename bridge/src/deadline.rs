@@ -1,5 +1,6 @@
 //! Bounds the time of one step of a grammar: what takes longer is cancelled, and its answer ends with an error. A hostile
-//! grammar can make a step as long as it likes within all other limits.
+//! grammar can make a step as long as it likes within all other limits. Time is that of the thread's processor, so that a
+//! busy machine does not end what is only waiting.
 
 use llguidance::{CancellationHandle, Matcher};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,10 +12,45 @@ const TICK: Duration = Duration::from_millis(50);
 /// Ticks without work after which the thread sleeps until there is some.
 const IDLE_TICKS: u32 = 40;
 
+/// And in any case after so many times the limit by the clock on the wall.
+const PATIENCE: u32 = 20;
+
+#[repr(C)]
+struct Timespec {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+extern "C" {
+    fn pthread_self() -> usize;
+    fn pthread_getcpuclockid(thread: usize, clock: *mut i32) -> i32;
+    fn clock_gettime(clock: i32, time: *mut Timespec) -> i32;
+}
+
+/// The processor time of a thread that is alive.
+fn processor_time(clock: i32) -> Option<Duration> {
+    let mut time = Timespec {
+        seconds: 0,
+        nanoseconds: 0,
+    };
+    // SAFETY: `time` has the layout of a 64-bit Linux timespec.
+    let status = unsafe { clock_gettime(clock, &mut time) };
+    (status == 0).then(|| Duration::new(time.seconds as u64, time.nanoseconds as u32))
+}
+
 struct Entry {
     id: u64,
-    until: Instant,
+    clock: i32, // of the thread that works; it takes the entry out before it ends
+    until: Duration,
+    until_at_most: Instant,
     handle: CancellationHandle,
+}
+
+impl Entry {
+    fn is_over(&self) -> bool {
+        self.until_at_most <= Instant::now()
+            || processor_time(self.clock).is_some_and(|now| now >= self.until)
+    }
 }
 
 struct State {
@@ -41,8 +77,7 @@ fn watch() {
     let mut state = lock();
     let mut idle = 0;
     loop {
-        let now = Instant::now();
-        for entry in state.entries.iter().filter(|e| e.until <= now) {
+        for entry in state.entries.iter().filter(|e| e.is_over()) {
             entry.handle.cancel();
         }
         idle = if state.entries.is_empty() {
@@ -66,6 +101,12 @@ fn watch() {
 }
 
 fn begin(handle: CancellationHandle, limit: Duration) -> Option<u64> {
+    let mut clock = 0;
+    // SAFETY: the calling thread asks for its own clock.
+    if unsafe { pthread_getcpuclockid(pthread_self(), &mut clock) } != 0 {
+        return None;
+    }
+    let until = processor_time(clock)? + limit;
     let mut state = lock();
     if !state.started {
         state.started = thread::Builder::new()
@@ -78,7 +119,9 @@ fn begin(handle: CancellationHandle, limit: Duration) -> Option<u64> {
     state.next_id += 1;
     state.entries.push(Entry {
         id,
-        until: Instant::now() + limit,
+        clock,
+        until,
+        until_at_most: Instant::now() + limit * PATIENCE,
         handle,
     });
     if state.asleep {
@@ -96,7 +139,7 @@ impl Drop for Watched {
     }
 }
 
-/// Runs `work` on a cancellable matcher for at most about `limit`; None: there is no thread to watch it, or it took longer.
+/// Runs `work` on a cancellable matcher for at most about `limit`; None: nothing can watch it, or it took longer.
 pub fn within<T>(
     matcher: &mut Matcher,
     limit: Duration,

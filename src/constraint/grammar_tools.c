@@ -7,7 +7,11 @@
  *
  * The form writes strings bare and everything else as JSON, and what reads the call (text/output.h) goes by the same types
  * of base/schema.h. So VALUE is any text up to the first closer where the schema has room for any string; where it has
- * only strings that it lists, those; and JSON of the schema where it has none. */
+ * only strings that it lists, those; and JSON of the schema where it has none.
+ *
+ * Of strings alone a pattern (anchored at both ends, of what both languages of expressions have), the formats of dates and
+ * times, or bounds of the length hold; what else a schema says of its strings does not, and is refused for a tool that says
+ * strict. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +28,7 @@ typedef struct tools {
     const json_t *parameters; /* of the function at hand: where references lead */
     json_t *nested;           /* them as a definition, their references moved; NULL: not needed yet */
     unsigned n_rules;
+    bool strict;
 } tools;
 
 static pgl_status no_memory(pgl_error *err) {
@@ -78,9 +83,11 @@ static bool put_json(tools *t, const json_t *schema) {
 
 typedef struct value {
     tools *tools;
-    bool any_text;   /* there is room for any string: nothing else matters */
-    pgl_buf listed;  /* literals, with " | " between them */
-    json_t *schemas; /* alternatives without strings: a list of borrowed ones */
+    bool any_text;      /* there is room for any string: nothing else matters */
+    bool loose;         /* which is more than the schema says */
+    const json_t *text; /* the schema of strings alone that it is; NULL: one beside others */
+    pgl_buf listed;     /* literals, with " | " between them */
+    json_t *schemas;    /* alternatives without strings: a list of borrowed ones */
     bool ok;
 } value;
 
@@ -98,11 +105,25 @@ static void list_value(value *v, const json_t *constant) {
     free(text);
 }
 
+static bool limits_strings(const json_t *schema) {
+    static const char *const KEYS[] = {"pattern", "format", "minLength", "maxLength"};
+    for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++)
+        if (json_object_get(schema, KEYS[i]) != NULL)
+            return true;
+    return false;
+}
+
+static void take_text(value *v, const json_t *schema, unsigned types, bool alone) {
+    v->any_text = true;
+    v->loose = v->loose || limits_strings(schema);
+    v->text = alone && types == PGL_TYPE_STRING ? schema : NULL;
+}
+
 /* Takes a schema apart into what can be written bare and what is JSON. */
-static void gather(value *v, const json_t *schema, unsigned depth) {
-    unsigned types = v->any_text ? 0 : pgl_schema_types(v->tools->parameters, schema);
+static void gather(value *v, const json_t *schema, unsigned depth, bool alone) {
+    unsigned types = pgl_schema_types(v->tools->parameters, schema);
     if (depth > MOST_DEPTH || types == 0) {
-        v->any_text = true;
+        take_text(v, schema, types, false);
         return;
     }
     if ((types & PGL_TYPE_STRING) == 0) {
@@ -121,13 +142,16 @@ static void gather(value *v, const json_t *schema, unsigned depth) {
     if (constant != NULL)
         list_value(v, constant);
     else if (reference != NULL)
-        gather(v, pgl_schema_resolve(v->tools->parameters, reference), depth + 1);
-    else if (json_array_size(both) == 1)
-        gather(v, json_array_get(both, 0), depth + 1);
+        gather(v, pgl_schema_resolve(v->tools->parameters, reference), depth + 1,
+               alone && !limits_strings(schema));
+    else if (json_array_size(both) == 1 && !limits_strings(schema))
+        gather(v, json_array_get(both, 0), depth + 1, alone);
     else if (json_array_size(choices) == 0)
-        v->any_text = true;
+        take_text(v, schema, types, alone);
+    if (reference != NULL || json_array_size(choices) > 0)
+        v->loose = v->loose || limits_strings(schema);
     for (size_t i = 0; constant == NULL && reference == NULL && i < json_array_size(choices); i++)
-        gather(v, json_array_get(choices, i), depth + 1);
+        gather(v, json_array_get(choices, i), depth + 1, false);
 }
 
 static bool put_alternatives(value *v, unsigned rule) {
@@ -145,23 +169,35 @@ static bool put_alternatives(value *v, unsigned rule) {
     return ok;
 }
 
-/* Rules pN and vN of one property. */
-static bool put_parameter(tools *t, const char *key, json_t *schema, unsigned rule) {
+static bool put_any_text(value *v, unsigned rule, bool *exact) {
+    pgl_buf *out = v->tools->out;
+    bool ok = pgl_buf_printf(out, "v%u[suffix=\"\\n</parameter>\\n\"]: /", rule);
+    *exact = !v->loose;
+    if (v->text != NULL)
+        ok = ok && pgl_grammar_put_text(out, v->text, exact);
+    else
+        ok = ok && pgl_buf_puts(out, "(?s:.*)");
+    return ok && pgl_buf_puts(out, "/\n");
+}
+
+/* Rules pN and vN of one property. *exact: what it says of its strings holds. */
+static bool put_parameter(tools *t, const char *key, json_t *schema, unsigned rule, bool *exact) {
     pgl_buf opening = PGL_BUF_INIT;
     bool ok = pgl_buf_printf(&opening, "<parameter=%s>\n", key) && pgl_buf_printf(t->out, "p%u: ", rule) &&
               pgl_grammar_put_literal(t->out, pgl_buf_text(&opening), opening.size) &&
               pgl_buf_printf(t->out, " v%u\n", rule);
     pgl_buf_fini(&opening);
+    *exact = true;
     value v = {.tools = t, .schemas = json_array(), .ok = true};
     ok = ok && v.schemas != NULL;
     if (ok)
-        gather(&v, schema, 0);
+        gather(&v, schema, 0, true);
     ok = ok && v.ok;
     if (ok && !v.any_text && v.listed.size == 0 && json_array_size(v.schemas) == 0)
         ok = json_array_append(v.schemas, schema) ==
              0; /* of a type that none of its values has: to be refused */
     if (ok && v.any_text)
-        ok = pgl_buf_printf(t->out, "v%u[suffix=\"\\n</parameter>\\n\"]: /(?s:.*)/\n", rule);
+        ok = put_any_text(&v, rule, exact);
     else if (ok)
         ok = put_alternatives(&v, rule);
     pgl_buf_fini(&v.listed);
@@ -194,9 +230,16 @@ static pgl_status put_function(tools *t, size_t index, const char *name, pgl_err
         if (status != PGL_OK || t->out->size > PGL_CONSTRAINT_MOST_BYTES)
             continue;
         if (is_writable(key) && !json_is_false(schema)) {
-            ok = ok && put_parameter(t, key, schema, t->n_rules) &&
+            bool exact = true;
+            ok = ok && put_parameter(t, key, schema, t->n_rules, &exact) &&
                  pgl_buf_printf(&body, " p%u%s", t->n_rules, required ? "" : "?");
             t->n_rules++;
+            if (t->strict && !exact)
+                status = pgl_fail(
+                    err, PGL_E_INVALID,
+                    "property '%.100s': strict: what it says of its strings (pattern, format, minLength, "
+                    "maxLength) cannot be held to in the form of tool calls",
+                    key);
         } else if (required) {
             status = pgl_fail(err, PGL_E_INVALID,
                               "property '%.100s': expected a name of at most %d bytes that a tag can hold "
@@ -248,6 +291,7 @@ pgl_status pgl_grammar_tools(const pgl_constraint_spec *spec, pgl_buf *out, pgl_
         const json_t *tool = json_array_get(list, i), *function = json_object_get(tool, "function");
         function = function != NULL ? function : tool;
         const char *name = json_string_value(json_object_get(function, "name"));
+        t.strict = json_is_true(json_object_get(function, "strict"));
         if (!is_writable(name))
             status = pgl_fail(err, PGL_E_INVALID,
                               "tools[%zu]: expected a function with a name of at most %d bytes without '>', "

