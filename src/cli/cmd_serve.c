@@ -115,6 +115,9 @@ static pgl_status read_words(serving *s) {
         !split(o->hosts, &s->word_text[3], s->hosts, &s->n_hosts))
         return pgl_fail(&s->err, PGL_E_INVALID, "a list on the command line has more than %u entries",
                         MOST_WORDS);
+    /* Whoever may list processes sees their command lines: the key is not left there. */
+    if (o->keys)
+        explicit_bzero((char *)(uintptr_t)o->keys, strlen(o->keys));
     if (!o->key_file)
         return PGL_OK;
     pgl_status status = pgl_fs_read(o->key_file, KEY_FILE_BYTES, &s->key_file, &s->err);

@@ -65,6 +65,17 @@ def test_keys_are_in_no_log_of_any_level(pergola, tmp_path):
     assert "sk-in" not in log and "sk-of" not in log and "/v1/completions" in log
 
 
+def test_keys_do_not_stay_where_processes_are_listed(pergola):
+    for options in ({"env": {"PERGOLA_API_KEY": "sk-listed-1,sk-listed-2"}}, {}):
+        arguments = [] if options else ["--api-key", "sk-listed-1,sk-listed-2"]
+        with serving("--backend", "echo", *arguments, **options) as server:
+            for name in ("cmdline", "environ"):
+                with open(f"/proc/{server.process.pid}/{name}", "rb") as text:
+                    assert b"sk-listed" not in text.read()
+            for key in ("sk-listed-1", "sk-listed-2"):
+                assert ask(server, "/v1/models", headers=[f"x-api-key: {key}"])[0] == 200
+
+
 def test_keys_from_a_file_and_the_command_line(pergola, tmp_path):
     keys = tmp_path / "keys"
     keys.write_text("# for the tests\nfile-key-1\n\nfile-key-2\r\n")
