@@ -34,7 +34,7 @@ foreach(name test_engine test_api test_http_server test_backend_threads)
 endforeach()
 
 # Those that take more than ten seconds of one core: run with all others by `make test`, last.
-foreach(name test_quantize test_quantize_coding test_reference_synthetic test_backend_conformance)
+foreach(name test_quantize test_quantize_coding test_reference_synthetic test_backend_conformance test_engine_long)
   if(TEST ${name})
     set_property(TEST ${name} APPEND PROPERTY LABELS slow)
     set_property(TEST ${name} PROPERTY COST 0)

@@ -1,84 +1,69 @@
-"""Faults in the middle of an answer (T60): one error, in the API's form, an end, and nothing left behind (I4)."""
+"""Logits that are not finite, in a model made for it: the request ends with an error, and nobody else notices."""
 
+import concurrent.futures
 import shutil
 
-import numpy
 import pytest
-import safetensors.numpy
 
 from conftest import TINY, events, serving
 
-BAD = 700  # the token whose embedding is infinite in this model
+POISON = 700  # the token whose embedding is beyond what a float holds
+CLEAN = [[5 + i, *range(40, 60 + i)] for i in range(8)]
 
 
 @pytest.fixture(scope="module")
-def broken(pergola, tmp_path_factory):
-    """The golden model with one embedding beyond fp16: whoever meets that token gets logits that are no numbers."""
-    folder = tmp_path_factory.mktemp("broken") / "model"
+def poisoned(pergola, tmp_path_factory):
+    """The golden model with the scale of one row of the embedding so large that its values become infinite: every stored number is
+    finite, and the model is whole as long as that token is nowhere."""
+    numpy = pytest.importorskip("numpy")
+    safetensors = pytest.importorskip("safetensors.numpy")
+    folder = tmp_path_factory.mktemp("poisoned") / "model"
     shutil.copytree(TINY, folder)
-    for path in folder.glob("*.safetensors"):
-        tensors = safetensors.numpy.load_file(path)
-        for name, tensor in tensors.items():
-            if name.endswith("embed_tokens.weight_int8"):
-                tensor[BAD] = 127
-            if name.endswith("embed_tokens.weight_scale"):
-                tensors[name] = tensor.astype(numpy.float32)
-                tensors[name][BAD] = 1e6
-        safetensors.numpy.save_file(tensors, path, metadata={"format": "pt"})
-    with serving("--slots", 2, "--context", 2048, "--threads", 1, model=folder) as server:
+    shard = folder / "model-00002-of-00002.safetensors"
+    tensors = safetensors.load_file(shard)
+    (name,) = [n for n in tensors if n.endswith("embed_tokens.weight_scale")]
+    tensors[name] = tensors[name].astype(numpy.float32)
+    tensors[name][POISON] = 3e38
+    safetensors.save_file(tensors, shard)
+    with serving("--slots", 4, "--context", 1024, "--threads", 2, model=folder) as server:
         yield server
 
 
-GOOD = {"prompt": "the", "max_tokens": 12, "temperature": 0, "ignore_eos": True, "logit_bias": {str(BAD): -100}}
-# Not every choice of seed meets the token early: enough do.
-RISKY = {"prompt": "the", "max_tokens": 200, "temperature": 1, "top_k": 0, "top_p": 1, "ignore_eos": True, "logit_bias": {str(BAD): 5}}
+def ask(server, prompt, **more):
+    body = {"prompt": prompt, "max_tokens": 12, "temperature": 0, "ignore_eos": True, "logit_bias": {str(POISON): -100}, **more}
+    return server.post("/v1/completions", body)
 
 
-@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
-def test_an_answer_that_stops_being_numbers_ends_with_an_error(broken, path):
-    expected = broken.post("/v1/completions", GOOD).json()["choices"]
-    late = 0
-    for seed in range(4):
-        body = {**RISKY, "seed": seed}
-        if path.endswith("chat/completions"):
-            body = {**body, "messages": [{"role": "user", "content": body.pop("prompt")}]}
-        streamed = broken.post(path, {**body, "stream": True})
-        chunks, done = events(streamed.content)
-        assert streamed.status_code == 200 and done
-        error = chunks[-1]["error"]
-        assert set(error) == {"message", "type", "param", "code"} and error["code"] == "non_finite" and error["type"] == "server_error"
-        assert all(c["choices"][0]["finish_reason"] is None for c in chunks[:-1])
-        late += len(chunks) > 5
-        plain = broken.post(path, body)
-        assert plain.status_code == 500 and plain.json()["error"] == error
-        assert broken.post("/v1/completions", GOOD).json()["choices"] == expected
-    assert late >= 1, "no answer had begun before it failed"
-    broken.idle()
-    broken.healthy()
+def test_a_poisoned_prompt_is_an_error_of_its_own(poisoned):
+    cold = [ask(poisoned, p).json()["choices"] for p in CLEAN]
+    used = poisoned.metric("pergola:snapshots_used")
+    for _ in range(2):
+        answer = ask(poisoned, [*CLEAN[0], POISON, *range(60, 90)])
+        assert answer.status_code == 500 and answer.json()["error"]["code"] == "non_finite", answer.text
+    poisoned.idle()
+    assert poisoned.metric("pergola:snapshots_used") <= used, "nothing of it is kept"
+    poisoned.healthy()
+    assert [ask(poisoned, p).json()["choices"] for p in CLEAN] == cold
 
 
-def test_a_prompt_that_gives_no_numbers_fails_alone_and_is_not_kept(broken):
-    expected = broken.post("/v1/completions", GOOD).json()["choices"]
-    bad = {**GOOD, "prompt": [5, 6, 7, BAD, 8, 9]}
-    for _ in range(3):
-        answer = broken.post("/v1/completions", bad)
-        assert answer.status_code == 500 and answer.json()["error"]["code"] == "non_finite"
-        chunks, done = events(broken.post("/v1/completions", {**bad, "stream": True}).content)
-        assert done and [list(chunk) for chunk in chunks] == [["error"]]
-    # What comes before the fault may be taken up again, what has it in it may not.
-    usage = broken.post("/v1/completions", {**GOOD, "prompt": [5, 6, 7, 10]}).json()["usage"]
-    assert usage["prompt_tokens_details"]["cached_tokens"] <= 3
-    assert broken.post("/v1/completions", GOOD).json()["choices"] == expected
-    assert broken.metric("vllm:request_success_total", finished_reason="error") >= 6
+@pytest.mark.threads
+def test_an_answer_that_fails_on_the_way_ends_with_one_error_and_disturbs_nobody(poisoned):
+    cold = [ask(poisoned, p, max_tokens=24).json()["choices"][0]["text"] for p in CLEAN]
+    drawn = {"logit_bias": {str(POISON): 100}}  # sampled at once: the state behind it is poisoned
 
+    def one(i):
+        if i % 2:
+            return ask(poisoned, CLEAN[i // 2], max_tokens=24).json()["choices"][0]["text"]
+        return ask(poisoned, CLEAN[i // 2], stream=True, max_tokens=24, **drawn)
 
-def test_neighbours_of_a_fault_get_their_answers(broken):
-    import concurrent.futures
-
-    expected = broken.post("/v1/completions", {**GOOD, "max_tokens": 60}).json()["choices"]
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        good = [pool.submit(broken.post, "/v1/completions", {**GOOD, "max_tokens": 60}) for _ in range(6)]
-        bad = [pool.submit(broken.post, "/v1/completions", {**GOOD, "prompt": [BAD] * 4}) for _ in range(6)]
-        assert all(one.result().json()["choices"] == expected for one in good)
-        assert all(one.result().status_code == 500 for one in bad)
-    broken.healthy()
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(one, range(16)))
+    assert answers[1::2] == cold
+    for answer in answers[::2]:
+        chunks, done = events(answer.content)
+        assert answer.status_code == 200 and done and chunks[-1]["error"]["code"] == "non_finite"
+        assert len(chunks) > 1 and all(c["choices"][0]["finish_reason"] is None for c in chunks[:-1])
+    poisoned.idle()
+    poisoned.healthy()
+    assert poisoned.metric("vllm:request_success_total", finished_reason="error") >= 8
+    assert [ask(poisoned, p, max_tokens=24).json()["choices"][0]["text"] for p in CLEAN] == cold
