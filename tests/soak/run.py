@@ -19,15 +19,17 @@ from soak import check, client, mix, model
 
 CONTEXT = 1024
 MAX_BODY = 128 << 10
-MAIN = ("--slots", 8, "--context", CONTEXT, "--memory", "150M", "--cache", "16M", "--cache-host", "24M", "--max-queue", 400,
-        "--max-body", "128K", "--threads", 2, "--trace-max", "8M")
+MAIN = ("--context", CONTEXT, "--max-queue", 400, "--max-body", "128K", "--trace-max", "8M")
 ALONE = ("--slots", 1, "--context", CONTEXT, "--no-prefix-cache", "--threads", 1, "--max-body", "128K", "--max-queue", 400)
 ECHO = ("--backend", "echo", "--slots", 4, "--context", CONTEXT, "--max-queue", 400, "--max-body", "128K")
 KINDS = {"chat": 34, "completion": 16, "conversation": 9, "leave": 14, "wrong": 12, "soup": 6, "info": 4}
 
 
-class Failure(Exception):
-    pass
+def drawn_options(seed):
+    """What the answers must not depend on."""
+    rng = random.Random(f"options {seed}")
+    slots, threads, cache = rng.choice([1, 3, 8, 16]), rng.choice([1, 2, 2, 3]), rng.choice(["3M", "12M", "12M", "48M"])
+    return "--slots", slots, "--threads", threads, "--cache", cache, "--cache-host", rng.choice(["0", "6M", "24M"])
 
 
 def process_state(server):
@@ -44,6 +46,7 @@ def process_state(server):
 class Soak:
     def __init__(self, seed, n_requests, parallel, directory):
         self.seed, self.n_requests, self.parallel, self.directory = seed, n_requests, parallel, pathlib.Path(directory)
+        self.options = drawn_options(seed)
         self.systems = mix.system_prompts(seed)
         self.lock = threading.Lock()
         self.counts = collections.Counter()
@@ -321,7 +324,7 @@ class Soak:
             small.mkdir()
             model.write(small)
             kept = ("--trace", self.directory / "trace", "--request-log", self.directory / "requests")
-            for arguments in ((*MAIN, *kept), ALONE, ECHO):
+            for arguments in ((*MAIN, *self.options, *kept), ALONE, ECHO):
                 servers.append(Server(*arguments, model=small))
             self.main, self.alone, self.echo = servers
             first = process_state(self.main)
@@ -354,7 +357,7 @@ class Soak:
         last = process_state(self.main) if servers and servers[0].process.poll() is None else None
         used = [process_state(s)["cpu_seconds"] for s in servers if s.process.poll() is None]
         ended = [self.stop(server) for server in servers]
-        return {"seed": self.seed, "requests": self.sent, "parallel": self.parallel, "counts": dict(sorted(self.counts.items())),
+        return {"seed": self.seed, "requests": self.sent, "parallel": self.parallel, "options": " ".join(map(str, self.options)), "counts": dict(sorted(self.counts.items())),
                 "failures": self.failures, "mixed_seconds": round(mixed_s, 1), "seconds": round(time.monotonic() - start, 1),
                 "state_at_start": first, "state_warm": self.warm, "state_at_end": last, "longest_health_seconds": round(self.longest_health_s, 3),
                 "cpu_seconds": [*used, round(time.process_time(), 2)], "tokens": tokens, "exit_codes": ended}
