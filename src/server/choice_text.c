@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/runtime.h"
 #include "base/alloc.h"
@@ -12,13 +13,16 @@
 #include "text/output.h"
 #include "text/stop.h"
 
+#define CLOSE_THINK "</think>"
+
 struct pgl_choice_text {
     const pgl_gen_params *params;
     pgl_decoder decoder;
     pgl_output *output; /* NULL: plain text */
     pgl_stop *stop;
-    pgl_buf bytes; /* of one token */
-    pgl_buf sure;  /* content that no stop string can take any more */
+    pgl_buf bytes;  /* of one token */
+    pgl_buf sure;   /* content that no stop string can take any more */
+    int32_t end_id; /* of the token that ends the thought, whatever stands around it; -1: its spelling does */
     uint32_t n_reasoning, n_calls;
     bool complete, failed;
 
@@ -114,11 +118,15 @@ pgl_status pgl_choice_text_open(const pgl_choice_text_options *options, pgl_choi
     if (!text)
         return pgl_fail(err, PGL_E_MEMORY, "no memory for an answer's text");
     text->params = options->params;
+    text->end_id = options->told_thought
+                       ? pgl_tokenizer_find_added(options->tokenizer, CLOSE_THINK, strlen(CLOSE_THINK))
+                       : -1;
     pgl_decoder_init(&text->decoder, options->tokenizer, true);
     pgl_status status = open_stop(text, err);
     if (status == PGL_OK && options->chat) {
         pgl_output_options output = {.in_thought = options->in_thought,
                                      .no_thinking = options->no_thinking,
+                                     .told = text->end_id >= 0,
                                      .tools = options->tools,
                                      .sink = on_output,
                                      .user = text};
@@ -152,12 +160,24 @@ static void push_bytes(pgl_choice_text *text) {
     pgl_buf_clear(&text->bytes);
 }
 
+/* The token's own text stands at the end of what came with it. */
+static void end_thought(pgl_choice_text *text) {
+    size_t n = strlen(CLOSE_THINK);
+    if (text->bytes.size >= n && memcmp(text->bytes.data + text->bytes.size - n, CLOSE_THINK, n) == 0)
+        text->bytes.size -= n;
+    push_bytes(text);
+    pgl_output_end_thought(text->output);
+}
+
 bool pgl_choice_text_push(pgl_choice_text *text, int32_t id, pgl_delta_sink sink, void *user) {
     text->sink = sink;
     text->user = user;
     bool thought = text->output && pgl_output_in_thought(text->output);
     text->failed = !pgl_decoder_push(&text->decoder, id, &text->bytes) || text->failed;
-    push_bytes(text);
+    if (thought && id == text->end_id)
+        end_thought(text);
+    else
+        push_bytes(text);
     text->n_reasoning += thought && pgl_output_in_thought(text->output);
     return !text->complete;
 }

@@ -38,6 +38,8 @@ typedef struct pgl_choice_text_options {
     pgl_json_span tools; /* outlives the text; none: nothing is taken for a call */
     bool in_thought;     /* the prompt ends inside a think block */
     bool no_thinking;    /* tags of thinking are text */
+    bool
+        told_thought; /* with in_thought: the token </think> alone ends it, as the mask sees it (answer_mask.h) */
 } pgl_choice_text_options;
 
 /* Called for every delta, in order; text is valid during the call. */

@@ -257,6 +257,8 @@ static bool make_choices(pgl_generation *gen, const pgl_choice_text_options *tex
         const pgl_gen_prompt *prompt = &gen->prompts[choice->prompt];
         int64_t thinking = gen->params.thinking >= 0 ? gen->params.thinking : gen->server->thinking;
         own.in_thought = prompt->in_thought;
+        own.told_thought =
+            prompt->in_thought && !gen->server->echo && (gen->form || gen->params.thinking_budget >= 0);
         own.no_thinking = !prompt->in_thought && (thinking == 0 || prompt->continued);
         if (pgl_choice_text_open(&own, &choice->text, &why) != PGL_OK)
             return pgl_refuse_status(err, &why, NULL);

@@ -122,7 +122,8 @@ static bool step_thought(pgl_output *o) {
         pgl_output_consume(o, pgl_output_blanks(o->in.data, o->in.size));
         o->thought_begun = o->in.size > 0;
     }
-    const char *const tags[2] = {CLOSE_THINK, o->tools == NULL ? NULL : PGL_TAG_CALL};
+    const char *const tags[2] = {o->options.told ? NULL : CLOSE_THINK,
+                                 o->tools == NULL ? NULL : PGL_TAG_CALL};
     int which;
     size_t hold, tag = pgl_output_next_tag(o, 0, tags, &which, &hold);
     if (tag == o->in.size) {
@@ -153,7 +154,9 @@ static bool step_thought(pgl_output *o) {
  * thought; with an answer it was only thought about. */
 static bool step_considered(pgl_output *o) {
     static const char *const TAGS[2] = {CLOSE_THINK, NULL};
-    while (o->close_at == SIZE_MAX) {
+    if (o->options.told && o->close_at == SIZE_MAX && !o->final)
+        return false;
+    while (o->close_at == SIZE_MAX && !o->options.told) {
         int which;
         size_t close = pgl_output_next_tag(o, o->scanned, TAGS, &which, &o->scanned);
         int quoted = close < o->in.size ? pgl_output_is_quoted(o, close, strlen(CLOSE_THINK)) : -1;
@@ -321,6 +324,29 @@ void pgl_output_push(pgl_output *output, const char *text, size_t size) {
     if (output->final || size == 0)
         return;
     run(output, text, size);
+}
+
+void pgl_output_end_thought(pgl_output *output) {
+    pgl_output *o = output;
+    if (o->final || !pgl_output_in_thought(o))
+        return;
+    if (o->state == PGL_STATE_CONSIDERED) {
+        if (o->close_at == SIZE_MAX) {
+            o->close_at = o->in.size;
+            run(o, CLOSE_THINK, strlen(CLOSE_THINK));
+        }
+        return;
+    }
+    o->had_thought = true;
+    o->scanned = 0;
+    o->state = PGL_STATE_THOUGHT;
+    run(o, "", 0);
+    if (o->state == PGL_STATE_CONSIDERED) {
+        pgl_output_end_thought(o);
+        return;
+    }
+    think(o, o->in.size); /* what was held as the beginning of a tag */
+    end_thought(o, PGL_STATE_AFTER);
 }
 
 void pgl_output_finish(pgl_output *output, bool cut) {

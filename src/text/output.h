@@ -60,6 +60,7 @@ typedef void (*pgl_output_sink)(void *user, const pgl_output_delta *delta);
 typedef struct pgl_output_options {
     bool in_thought;  /* the prompt ends inside an open think block */
     bool no_thinking; /* tags of thinking are text: the prompt closed it */
+    bool told;        /* with in_thought: the thought ends with pgl_output_end_thought and by nothing else */
     pgl_json_span
         tools; /* the request's list; {NULL, 0}: nothing is taken for a call. Outlives the output. */
     pgl_output_sink sink;
@@ -74,6 +75,10 @@ void pgl_output_close(pgl_output *output); /* NULL is allowed */
 
 /* The next piece, any number of bytes. */
 void pgl_output_push(pgl_output *output, const char *text, size_t size);
+
+/* With told: the thought ends here. For whoever decides by the token and not by its spelling, because something else hangs
+ * on it: a budget, or the form of what follows. Again, or with no thought open: nothing happens. */
+void pgl_output_end_thought(pgl_output *output);
 
 /* The end of the turn; cut: by its limit. Gives out all that was held back. */
 void pgl_output_finish(pgl_output *output, bool cut);

@@ -69,6 +69,27 @@ def test_control_tokens_spelled_anywhere_stay_text(echo):
         assert [t for t in answer.json()["tokens"] if t in control] == plain, spelling
 
 
+# ---- the end of a thought that hangs on a mask ----
+
+@pytest.mark.parametrize("mark", ["'", "`", '"'])
+def test_quotation_marks_around_the_end_of_a_thought_do_not_hide_it(server, mark):
+    """Where a budget or a form hangs on it, the thought ends with the token, not with what its spelling looks like."""
+    (one,) = server.post("/tokenize", {"content": mark}).json()["tokens"]
+    body = {"messages": USER, "temperature": 0, "max_tokens": 7, "thinking_budget": 3, "logit_bias": {str(one): 100}, "logprobs": True}
+    for stream in (False, True):
+        answer = server.post(M, {**body, "stream": stream, **({"stream_options": {"include_usage": True}} if stream else {})})
+        if stream:
+            choices, usage = joined(events(answer.content)[0])
+            said = choices[0]["content"], choices[0]["reasoning"]
+        else:
+            usage, message = answer.json()["usage"], answer.json()["choices"][0]["message"]
+            said = message["content"], message["reasoning_content"]
+        assert said == (mark * 3, mark * 3) and usage["reasoning_tokens"] == 3
+    formed = server.post(M, {**body, "max_tokens": 20, "guided_choice": [mark + "a", mark + "b"]}).json()
+    assert formed["choices"][0]["message"]["content"] in (mark + "a", mark + "b")
+    assert formed["choices"][0]["message"]["reasoning_content"] == mark * 3
+
+
 # ---- choices, forms and log-probabilities together ----
 
 @pytest.mark.parametrize("stream", [False, True])
