@@ -24,8 +24,8 @@ def run(profile, override, request_format, n=40):
         subprocess.run(command, check=True, timeout=850, env={**os.environ, "HF_HUB_OFFLINE": "1"})
         report = json.loads(out.read_text())["benchmarks"][0]
     totals = report["metrics"]["request_totals"]
-    # its Poisson profile stops one short of the count
-    assert n - 1 <= totals["successful"] == totals["total"] and totals["errored"] == totals["incomplete"] == 0, totals
+    # its Poisson profile stops a few short of the count
+    assert n - 5 <= totals["successful"] == totals["total"] and totals["errored"] == totals["incomplete"] == 0, totals
     for request in report["requests"]["successful"]:
         assert request["output_tokens"] == 20 and request["prompt_tokens"] >= 60, request
         assert request["time_to_first_token_ms"] > 0
