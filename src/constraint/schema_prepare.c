@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/map.h"
+#include "base/schema.h"
 #include "constraint/constraint.h"
 #include "constraint/schema.h"
 
@@ -12,9 +14,11 @@
 #define SMALLEST 1e-12 /* the same, of one that is not 0 */
 #define STEP 1e-4      /* a number just inside a bound that is excluded */
 #define EXACT_INTEGER ((json_int_t)1 << 53)
+#define MOST_REFERENCES 8   /* from an alternative to what it says */
 #define MOST_MULTIPLE 60000 /* of multipleOf, where two are combined into their common one in 32 bits */
 
 typedef struct prepare {
+    const json_t *root; /* where references lead */
     const char *what;
     bool combines;        /* schemas are laid over each other */
     unsigned n_multiples; /* multipleOf */
@@ -181,12 +185,79 @@ static pgl_status check_count(const prepare *p, const json_t *schema) {
     return refuse(p, "minProperties", "at most one more than there are required ones, where names are free");
 }
 
+/* ---- one of several objects that one member tells apart */
+
+static const json_t *resolved(const prepare *p, const json_t *schema) {
+    for (int i = 0; i < MOST_REFERENCES; i++) {
+        const char *reference = json_string_value(json_object_get(schema, "$ref"));
+        if (reference == NULL)
+            break;
+        schema = pgl_schema_resolve(p->root, reference);
+    }
+    return schema;
+}
+
+static bool is_required(const json_t *schema, const char *key) {
+    const json_t *list = json_object_get(schema, "required");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        if (name != NULL && strcmp(name, key) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_new(pgl_map *seen, const json_t *value) {
+    const char *text = json_string_value(value);
+    size_t size = text == NULL ? 0 : json_string_length(value);
+    return text != NULL && pgl_map_get(seen, text, size) == NULL && pgl_map_set(seen, text, size, seen, NULL);
+}
+
+/* Whether each of the schemas is an object that has to have the member, of strings that no other one allows. */
+static bool tells_apart(const prepare *p, const json_t *list, const char *key) {
+    pgl_map seen = PGL_MAP_INIT;
+    bool apart = true;
+    for (size_t i = 0; apart && i < json_array_size(list); i++) {
+        const json_t *schema = resolved(p, json_array_get(list, i)), *type = json_object_get(schema, "type");
+        const json_t *property = json_object_get(json_object_get(schema, "properties"), key);
+        const json_t *constant = json_object_get(property, "const"),
+                     *values = json_object_get(property, "enum");
+        apart = json_is_string(type) && strcmp(json_string_value(type), "object") == 0 &&
+                is_required(schema, key) &&
+                (constant != NULL ? is_new(&seen, constant) : json_array_size(values) > 0);
+        for (size_t k = 0; apart && constant == NULL && k < json_array_size(values); k++)
+            apart = is_new(&seen, json_array_get(values, k));
+    }
+    pgl_map_fini(&seen);
+    return apart;
+}
+
+/* The library takes a oneOf only when it sees for itself that no two of it meet; it does not look behind references. */
+static pgl_status settle_choice(const prepare *p, json_t *schema) {
+    json_t *list = json_object_get(schema, "oneOf"), *member;
+    const char *key;
+    bool apart = false;
+    if (json_array_size(list) < 2 || json_object_get(schema, "anyOf") != NULL)
+        return PGL_OK;
+    json_object_foreach(json_object_get(resolved(p, json_array_get(list, 0)), "properties"), key, member) {
+        apart = apart || tells_apart(p, list, key);
+    }
+    if (!apart)
+        return PGL_OK;
+    if (json_object_set(schema, "anyOf", list) != 0)
+        return no_memory(p);
+    (void)json_object_del(schema, "oneOf");
+    return PGL_OK;
+}
+
 static pgl_status prepare_one(prepare *p, json_t *schema) {
     if (json_is_false(json_object_get(schema, "uniqueItems")))
         (void)json_object_del(schema, "uniqueItems");
     pgl_status status = check_count(p, schema);
     if (status == PGL_OK)
         status = prepare_numbers(p, schema);
+    if (status == PGL_OK)
+        status = settle_choice(p, schema);
     return status == PGL_OK ? replace_format(p, schema) : status;
 }
 
@@ -230,6 +301,7 @@ pgl_status pgl_constraint_prepare_schema(const json_t *schema, const char *what,
     *out = json_deep_copy((json_t *)(uintptr_t)schema);
     if (*out == NULL)
         return no_memory(&p);
+    p.root = *out;
     pgl_status status = walk(&p, *out, false, true);
     if (status == PGL_OK)
         status = walk(&p, *out, false, false);

@@ -142,7 +142,7 @@ size_t pgl_output_find_call(pgl_output *o, bool *function, size_t *hold) {
     static const char *const TAGS[2] = {PGL_TAG_CALL, PGL_TAG_FUNCTION};
     size_t size = o->in.size, from = 0;
     for (;;) {
-        int which;
+        int which = 0;
         size_t i = pgl_output_next_tag(o, from, TAGS, &which, hold);
         if (i == size)
             return size;

@@ -87,6 +87,21 @@ def run(server, bias, schema, seed):
     return None, cut, None
 
 
+@pytest.mark.parametrize("schema", [{"type": "number"}, {"type": "integer"}, {"type": "integer", "minimum": 1, "maximum": 5}, {}, True,
+                                    {"type": "array", "items": {"type": "string"}}])
+def test_answers_end_by_themselves(babbler, schema):
+    """Digits and blanks cannot run on (T22): greedy and random, with no help for numbers."""
+    for temperature, n in ((0, 1), (1, 20)):
+        body = {"messages": [{"role": "user", "content": "Say 9."}], "max_tokens": 800, "temperature": temperature, "n": n, "seed": 3, "enable_thinking": False,
+                "logit_bias": {} if schema not in ({}, True) and schema["type"] in ("number", "integer") else ends(),
+                "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}}}
+        choices = babbler.post(M, body).json()["choices"]
+        stopped = [c["message"]["content"] for c in choices if c["finish_reason"] == "stop"]
+        assert len(stopped) >= 0.9 * n, choices
+        for text in stopped:
+            validator(schema).validate(exact(text))
+
+
 def failures(server, numbers):
     bias, cut, taken, wrong = ends(), 0, 0, []
     with concurrent.futures.ThreadPoolExecutor(4) as pool:

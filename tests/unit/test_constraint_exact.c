@@ -115,6 +115,33 @@ static void refusals_name_the_keyword(void **state) {
           "{\"a\":1,\"b\":1}");
 }
 
+#define PET(kind, member)                                                                                    \
+    "{\"type\":\"object\",\"properties\":{\"kind\":{\"const\":\"" kind "\"}," member                         \
+    "},\"required\":[\"kind\"],\"additionalProperties\":false}"
+
+/* As generators write unions with a discriminator. */
+static void one_of_several_is_taken_where_a_member_tells_them_apart(void **state) {
+    (void)state;
+    const char *s = "{\"$defs\":{\"Cat\":" PET("cat", "\"lives\":{\"const\":9}") ",\"Dog\":" PET(
+        "dog", "\"good\":{\"const\":true}") "},\"oneOf\":[{\"$ref\":\"#/$defs/Cat\"},{\"$ref\":\"#/$defs/"
+                                            "Dog\"}],\"discriminator\":{\"propertyName\":\"kind\"}}";
+    takes(SCHEMA, s, "{\"kind\":\"cat\",\"lives\":9}");
+    takes(SCHEMA, s, "{\"kind\":\"dog\",\"good\":true}");
+    refuses(SCHEMA, s, "{\"kind\":\"dog\",\"lives\":9}");
+    pgl_error err;
+    static const char *const MEETING[] = {
+        "{\"$defs\":{\"C\":" PET("cat", "\"a\":{}") ",\"D\":" PET(
+            "cat", "\"b\":{}") "},\"oneOf\":[{\"$ref\":\"#/$defs/C\"},{\"$ref\":\"#/$defs/D\"}]}",
+        "{\"$defs\":{\"C\":{\"properties\":{\"k\":{\"const\":\"a\"}},\"required\":[\"k\"]},\"D\":{"
+        "\"properties\":{\"k\":{\"const\":\"b\"}},"
+        "\"required\":[\"k\"]}},\"oneOf\":[{\"$ref\":\"#/$defs/C\"},{\"$ref\":\"#/$defs/D\"}]}",
+    };
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(status_of(SCHEMA, MEETING[i], &err), PGL_E_INVALID);
+        assert_non_null(strstr(err.text, "oneOf"));
+    }
+}
+
 static void a_grammar_of_the_caller_is_of_text(void **state) {
     (void)state;
     static const char *const REFUSED[] = {"start: <tool_call>\n", "start: \"a\" <think> \"b\"\n",
@@ -213,6 +240,7 @@ int main(void) {
         cmocka_unit_test(names_have_one_spelling),
         cmocka_unit_test(dates_are_those_of_the_calendar),
         cmocka_unit_test(refusals_name_the_keyword),
+        cmocka_unit_test(one_of_several_is_taken_where_a_member_tells_them_apart),
         cmocka_unit_test(a_grammar_of_the_caller_is_of_text),
         cmocka_unit_test(choices_of_one_request_move_by_themselves),
         cmocka_unit_test(nothing_fails_open_or_goes_on_for_ever),
