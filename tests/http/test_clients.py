@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT, SLOWDOWN, events, serving
 
 CLIENTS = ROOT / "docs/clients"
-MODULES = os.environ.get("PERGOLA_NODE_MODULES")
+MODULES = ROOT / ".clients/node/node_modules"  # from scripts/clients
 
 
 def blocks(page, language):
@@ -48,7 +48,7 @@ def test_openai_python(keyed):
     assert re.search(r"^\d+ tokens$", out, re.M)
 
 
-@pytest.mark.skipif(not MODULES, reason="PERGOLA_NODE_MODULES does not name a node_modules folder with the packages")
+@pytest.mark.skipif(not MODULES.is_dir(), reason="scripts/clients has not installed the packages for Node here")
 @pytest.mark.parametrize("page", ["openai-node.md", "vercel-ai-sdk.md"])
 def test_node(keyed, tmp_path, page):
     (tmp_path / "node_modules").symlink_to(MODULES)
