@@ -2,6 +2,7 @@
 #include "engine/engine_impl.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -460,6 +461,12 @@ static pgl_status open_parts(pgl_engine *engine, pgl_error *err) {
     pgl_status status = pgl_cache_open(&cache, &engine->cache, err);
     if (status == PGL_OK)
         engine->host_bytes = pgl_cache_get_stats(engine->cache).host_bytes;
+    if (status == PGL_OK && engine->options.prefix_cache && cache.host_bytes > 0 && engine->host_bytes == 0)
+        pgl_log(PGL_LOG_WARN, "engine",
+                "%" PRIu64
+                " bytes of host memory for the cache are too few and not used: a snapshot takes %" PRIu64
+                ", a page %" PRIu64,
+                cache.host_bytes, cache.snapshot_bytes, cache.page_bytes);
     if (status == PGL_OK)
         status = pgl_sched_init(&engine->sched, &limits, err);
     for (size_t i = 0; status == PGL_OK && i < PGL_MOST_IN_FLIGHT; i++)

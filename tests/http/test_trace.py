@@ -3,11 +3,13 @@
 import concurrent.futures
 import json
 import os
+import shutil
 import stat
 import subprocess
 import time
 
 import pytest
+import safetensors.numpy as safetensors
 
 from conftest import SLOWDOWN, TINY, binary, request, serving
 
@@ -43,9 +45,9 @@ REQUESTS = {
 }
 
 
-def replay(path, *more, **options):
-    run = subprocess.run([binary(), "replay", "--model", str(TINY), "--threads", "1", *more, str(path)], capture_output=True, text=True,
-                         timeout=60 * SLOWDOWN, **options)
+def replay(path, *more, model=TINY):
+    run = subprocess.run([binary(), "replay", "--model", str(model), "--threads", "1", *more, str(path)], capture_output=True, text=True,
+                         timeout=60 * SLOWDOWN)
     return run.returncode, run.stdout, run.stderr
 
 
@@ -187,6 +189,18 @@ def test_replay_notices_every_change(recorded, tmp_path, name, edit):
 def test_what_is_no_trace_of_this_model_is_refused(recorded, tmp_path, edit, message):
     code, out, err = replay(change(recorded, tmp_path, "greedy", edit))
     assert code == 2 and out == "" and message in err and "Traceback" not in err, (out, err)
+
+
+def test_another_model_is_told_by_its_numbers(recorded, tmp_path):
+    """The same configuration and shapes, and one number of one tensor."""
+    folder = tmp_path / "other"
+    shutil.copytree(TINY, folder)
+    shard = folder / "model-00002-of-00002.safetensors"
+    tensors = safetensors.load_file(shard)
+    tensors["model.language_model.embed_tokens.weight_scale"][3] *= 2
+    safetensors.save_file(tensors, shard)
+    code, out, err = replay(recorded[1]["greedy"][0], model=folder)
+    assert code == 2 and out == "" and "recorded with another model" in err
 
 
 def test_broken_files_are_refused(recorded, tmp_path):
