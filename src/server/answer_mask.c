@@ -34,6 +34,8 @@ static pgl_mask_answer no_end(const answer_mask *self, uint32_t *mask) {
 
 static pgl_mask_answer in_form(answer_mask *self, uint32_t *mask, pgl_error *err) {
     pgl_status status = pgl_constraint_mask(self->constraint, mask, (self->n_vocab + 31) / 32, err);
+    if (status != PGL_OK)
+        pgl_error_prefix(err, "the answer's form cannot be kept");
     return status == PGL_OK ? PGL_MASK_SOME : PGL_MASK_FAILED;
 }
 
@@ -46,8 +48,10 @@ static pgl_mask_answer next(void *user, int32_t token, uint32_t *mask, pgl_error
     } else if (token >= 0 && self->in_thought) {
         self->n_tokens++;
     } else if (token >= 0 && self->constraint) {
-        if (pgl_constraint_accept(self->constraint, token, err) != PGL_OK)
+        if (pgl_constraint_accept(self->constraint, token, err) != PGL_OK) {
+            pgl_error_prefix(err, "the answer's form cannot be kept");
             return PGL_MASK_FAILED;
+        }
     } else if (token >= 0 && token == self->start) {
         self->in_thought = self->budget_tokens >= 0;
     }
