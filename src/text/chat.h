@@ -28,7 +28,7 @@
 #include "text/tokenizer.h"
 
 #define PGL_CHAT_MAX_BYTES PGL_TOKENIZER_MAX_BYTES /* of messages, tools and variables together */
-#define PGL_CHAT_MOST_TURNS 4 /* as many as the engine takes */
+#define PGL_CHAT_MOST_TURNS 4                      /* as many as the engine takes */
 #define PGL_CHAT_MAX_DEPTH 128                     /* of each */
 
 typedef struct pgl_chat pgl_chat;
