@@ -69,7 +69,7 @@ def test_settings_of_opencode_are_json_for_a_served_model(keyed):
 
 
 def test_what_open_webui_sends_is_answered(keyed):
-    """The form of its requests, from its source: with and without a stream, for a title, and what it adds."""
+    """The form of its requests, as they were seen: with and without a stream, for a title, and what it adds."""
     assert keyed.get("/v1/models").json()["data"][0]["id"] == "tiny-a"
     messages = [{"role": "user", "content": "hello"}]
     answer = keyed.post("/v1/chat/completions", {"model": "tiny-a", "messages": messages, "stream": True,
