@@ -21,7 +21,7 @@ def run(profile, override, request_format, n=40):
                    "--constraint", f"kind=max_requests,count={n}", "--tokenizer", f"kind=huggingface_auto,model={MODEL}",
                    "--data", "kind=synthetic_text,prompt_tokens=60,output_tokens=20", "--output", f"kind=json,path={out}",
                    "--disable-console"]
-        subprocess.run(command, check=True, timeout=850, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+        subprocess.run(command, check=True, timeout=850, env={**os.environ, "HF_HUB_OFFLINE": "1", "GUIDELLM__MAX_WORKER_PROCESSES": "2"})
         report = json.loads(out.read_text())["benchmarks"][0]
     totals = report["metrics"]["request_totals"]
     # its Poisson profile stops a few short of the count
