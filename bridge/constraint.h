@@ -10,6 +10,10 @@
 typedef struct pgl_bridge_vocabulary pgl_bridge_vocabulary;
 typedef struct pgl_bridge_matcher pgl_bridge_matcher;
 
+/* Starts the thread that bounds the time of steps, one for the process; it is started with the first grammar otherwise. 0: it
+ * cannot be started. */
+int pgl_bridge_watch(void);
+
 typedef struct pgl_bridge_vocabulary_spec {
     uint32_t n_ids;
     const char *const *bytes; /* [n_ids]: what each id decodes to; NULL: the id does not exist */

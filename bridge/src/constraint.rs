@@ -1,6 +1,6 @@
 //! The C entry points of `constraint.h`: llguidance with its logging and token forcing left out.
 
-use crate::deadline::within;
+use crate::deadline::{start, within};
 use crate::{bytes, guarded, Failure, FAILED, LIMIT, SYNTAX};
 use llguidance::api::{GrammarInit, StopReason, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
@@ -102,6 +102,11 @@ fn open_matcher(
         matcher,
         ends: vocabulary.ends.clone(),
     })
+}
+
+#[no_mangle]
+pub extern "C" fn pgl_bridge_watch() -> i32 {
+    catch_unwind(start).map_or(0, i32::from)
 }
 
 /// # Safety

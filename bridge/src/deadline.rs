@@ -72,7 +72,7 @@ fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One thread for the whole process, from the first grammar on.
+/// One thread for the whole process.
 fn watch() {
     let mut state = lock();
     let mut idle = 0;
@@ -100,13 +100,8 @@ fn watch() {
     }
 }
 
-fn begin(handle: CancellationHandle, limit: Duration) -> Option<u64> {
-    let mut clock = 0;
-    // SAFETY: the calling thread asks for its own clock.
-    if unsafe { pthread_getcpuclockid(pthread_self(), &mut clock) } != 0 {
-        return None;
-    }
-    let until = processor_time(clock)? + limit;
+/// Starts the thread; false: it cannot be started.
+pub fn start() -> bool {
     let mut state = lock();
     if !state.started {
         state.started = thread::Builder::new()
@@ -115,6 +110,20 @@ fn begin(handle: CancellationHandle, limit: Duration) -> Option<u64> {
             .spawn(watch)
             .is_ok();
     }
+    state.started
+}
+
+fn begin(handle: CancellationHandle, limit: Duration) -> Option<u64> {
+    let mut clock = 0;
+    // SAFETY: the calling thread asks for its own clock.
+    if unsafe { pthread_getcpuclockid(pthread_self(), &mut clock) } != 0 {
+        return None;
+    }
+    let until = processor_time(clock)? + limit;
+    if !start() {
+        return None;
+    }
+    let mut state = lock();
     let id = state.next_id;
     state.next_id += 1;
     state.entries.push(Entry {
@@ -127,7 +136,7 @@ fn begin(handle: CancellationHandle, limit: Duration) -> Option<u64> {
     if state.asleep {
         WORK.notify_one();
     }
-    state.started.then_some(id)
+    Some(id)
 }
 
 /// Takes the entry out again, also when the work panics.

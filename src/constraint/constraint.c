@@ -55,6 +55,8 @@ pgl_status pgl_constraint_vocabulary_open(const pgl_constraint_tokens *tokens,
         return pgl_fail(err, PGL_E_INVALID,
                         "structured output: expected a vocabulary with an end token, found %u ids and %u",
                         tokens->n_ids, tokens->n_ends);
+    if (pgl_bridge_watch() == 0)
+        return pgl_fail(err, PGL_E_MEMORY, "structured output: no thread to bound the time of grammars");
     pgl_constraint_vocabulary *v = pgl_new(1, sizeof *v);
     int32_t *ends = pgl_new(tokens->n_ends, sizeof *ends);
     if (v == NULL || ends == NULL || pthread_mutex_init(&v->lock, NULL) != 0) {
