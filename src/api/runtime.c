@@ -116,6 +116,8 @@ static pgl_backend_options backend_options(const pgl_runtime *r) {
 
 static pgl_status open_cpu(pgl_runtime *r, pgl_error *err) {
     pgl_status status = pgl_runtime_plan_memory(&r->options, r->checkpoint, &r->model, &r->plan, err);
+    if (status == PGL_OK)
+        status = pgl_runtime_check_fits(&r->plan, err);
     if (status != PGL_OK)
         return status;
     if (!pgl_plan_text(&r->plan, &r->plan_text))

@@ -16,6 +16,7 @@
 #include "checkpoint/config.h"
 #include "checkpoint/fingerprint.h"
 #include "engine/engine.h"
+#include "model/plan.h"
 #include "sampling/sampling.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
@@ -57,6 +58,10 @@ typedef struct pgl_runtime_options {
 /* PGL_E_NOT_FOUND, PGL_E_FORMAT, PGL_E_UNSUPPORTED: the checkpoint; PGL_E_INVALID: an option; PGL_E_MEMORY: it does not
  * fit (the message holds the table); PGL_E_NUMERIC: the model computes nonsense. */
 pgl_status pgl_runtime_open(const pgl_runtime_options *options, pgl_runtime **out, pgl_error *err);
+
+/* The plan that pgl_runtime_open would open the CPU backend with, from the headers of the checkpoint's files alone.
+ * plan->fits is false, with PGL_OK, where opening would be refused for lack of memory. */
+pgl_status pgl_runtime_plan_of(const pgl_runtime_options *options, pgl_memory_plan *plan, pgl_error *err);
 
 /* Cancels what runs. NULL is allowed. */
 void pgl_runtime_close(pgl_runtime *runtime);

@@ -71,18 +71,36 @@ pgl_status pgl_runtime_plan_memory(const pgl_runtime_options *o, const pgl_check
         status = pgl_plan_largest_context(model, &request, &fits, err);
         if (status != PGL_OK)
             return status;
-        request.context_tokens = fits > 0 ? fits : request.context_tokens; /* nothing fits: refused below */
+        request.context_tokens =
+            fits > 0 ? fits : request.context_tokens; /* nothing fits: the plan says so */
     }
     wish_for_cache(o, model, &request);
-    status = fit_cache(model, &request, plan, err);
-    if (status != PGL_OK || plan->fits)
-        return status;
+    return fit_cache(model, &request, plan, err);
+}
+
+pgl_status pgl_runtime_check_fits(const pgl_memory_plan *plan, pgl_error *err) {
+    if (plan->fits)
+        return PGL_OK;
     pgl_error reason;
     pgl_buf table = PGL_BUF_INIT;
     (void)pgl_plan_check_fits(plan, &reason);
     bool ok = pgl_plan_text(plan, &table);
-    status =
+    pgl_status status =
         pgl_fail(err, PGL_E_MEMORY, "%s%s%s", reason.text, ok ? "\n" : "", ok ? pgl_buf_text(&table) : "");
     pgl_buf_fini(&table);
+    return status;
+}
+
+pgl_status pgl_runtime_plan_of(const pgl_runtime_options *options, pgl_memory_plan *plan, pgl_error *err) {
+    pgl_checkpoint *checkpoint = NULL;
+    pgl_model model;
+    const pgl_checkpoint_options checkpoint_options = {.strict = options->strict, .want_draft = false};
+    pgl_status status = pgl_checkpoint_open(options->model, &checkpoint_options, &checkpoint, err);
+    if (status == PGL_OK)
+        status = pgl_model_init(&model, pgl_checkpoint_config(checkpoint), pgl_checkpoint_weights(checkpoint),
+                                err);
+    if (status == PGL_OK)
+        status = pgl_runtime_plan_memory(options, checkpoint, &model, plan, err);
+    pgl_checkpoint_close(checkpoint);
     return status;
 }

@@ -3,18 +3,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/runtime.h"
 #include "base/json.h"
-#include "base/memory.h"
-#include "base/pool.h"
-#include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "model/plan.h"
 
 typedef struct plan_options {
     const char *model;
-    uint32_t context, slots, snapshots, threads;
-    uint64_t memory;
+    uint32_t context, slots, threads;
+    uint64_t memory, cache, cache_host;
+    int prefix_cache; /* -1: not said */
     bool json;
 } plan_options;
 
@@ -50,32 +49,6 @@ static bool put_text(const char *directory, const pgl_memory_plan *plan, pgl_buf
            pgl_plan_text(plan, out);
 }
 
-static pgl_status make_plan(const plan_options *o, const pgl_checkpoint *checkpoint, pgl_memory_plan *plan,
-                            pgl_error *err) {
-    pgl_model model;
-    pgl_memory_info memory = {.available_bytes = o->memory};
-    pgl_status status =
-        pgl_model_init(&model, pgl_checkpoint_config(checkpoint), pgl_checkpoint_weights(checkpoint), err);
-    if (status == PGL_OK && o->memory == 0)
-        status = pgl_memory_read("", &memory, err);
-    if (status != PGL_OK)
-        return status;
-    pgl_plan_request request = {.context_tokens = o->context,
-                                .n_slots = o->slots,
-                                .n_snapshots = o->snapshots,
-                                .n_threads = o->threads > 0 ? o->threads : pgl_cpu_count(),
-                                .weights_bytes = pgl_checkpoint_used_bytes(checkpoint),
-                                .budget_bytes = memory.available_bytes};
-    if (o->context == 0) {
-        uint32_t context;
-        status = pgl_plan_largest_context(&model, &request, &context, err);
-        if (status != PGL_OK)
-            return status;
-        request.context_tokens = context > 0 ? context : 1; /* nothing fits: the table says so */
-    }
-    return pgl_plan_memory(&model, &request, plan, err);
-}
-
 /* The table is there; who reads nothing but the exit code and standard error is told why as well. */
 static int does_not_fit(const pgl_memory_plan *plan) {
     pgl_error err;
@@ -88,15 +61,20 @@ static int does_not_fit(const pgl_memory_plan *plan) {
 static int run(const plan_options *o) {
     char directory[4096];
     pgl_error err;
-    pgl_checkpoint *checkpoint = NULL;
     pgl_memory_plan plan;
     pgl_buf out = PGL_BUF_INIT;
     int code = PGL_EXIT_OK;
     pgl_status status = pgl_find_model(o->model, directory, sizeof directory, &err);
+    pgl_runtime_options options = {.model = directory,
+                                   .context = o->context,
+                                   .n_slots = o->slots,
+                                   .n_threads = o->threads,
+                                   .memory_bytes = o->memory,
+                                   .cache_bytes = o->cache,
+                                   .host_cache_bytes = o->cache_host,
+                                   .no_prefix_cache = o->prefix_cache == 0};
     if (status == PGL_OK)
-        status = pgl_checkpoint_open(directory, NULL, &checkpoint, &err);
-    if (status == PGL_OK)
-        status = make_plan(o, checkpoint, &plan, &err);
+        status = pgl_runtime_plan_of(&options, &plan, &err);
     if (status == PGL_OK &&
         !(o->json ? put_json(o, directory, &plan, &out) : put_text(directory, &plan, &out)))
         status = pgl_fail(&err, PGL_E_MEMORY, "out of memory");
@@ -107,24 +85,16 @@ static int run(const plan_options *o) {
         code = pgl_cli_fail("plan", &err);
     }
     pgl_buf_fini(&out);
-    pgl_checkpoint_close(checkpoint);
     return code;
 }
 
 int pgl_cmd_plan(int argc, char **argv) {
-    plan_options o = {.slots = 1, .snapshots = 8};
+    plan_options o = {.slots = 1, .prefix_cache = -1};
     pgl_option options[] = {
-        PGL_OPTION_ROW_MODEL(&o.model),
-        PGL_OPTION_ROW_CONTEXT(&o.context),
-        PGL_OPTION_ROW_SLOTS(&o.slots),
-        {.name = "snapshots",
-         .kind = PGL_OPTION_U32,
-         .target = &o.snapshots,
-         .value = "N",
-         .max = 1 << 20,
-         .help = "recurrent states kept for the prefix cache"},
-        PGL_OPTION_ROW_MEMORY(&o.memory),
-        PGL_OPTION_ROW_THREADS(&o.threads),
+        PGL_OPTION_ROW_MODEL(&o.model),   PGL_OPTION_ROW_CONTEXT(&o.context),
+        PGL_OPTION_ROW_SLOTS(&o.slots),   PGL_OPTION_ROW_PREFIX_CACHE(&o.prefix_cache),
+        PGL_OPTION_ROW_CACHE(&o.cache),   PGL_OPTION_ROW_CACHE_HOST(&o.cache_host),
+        PGL_OPTION_ROW_MEMORY(&o.memory), PGL_OPTION_ROW_THREADS(&o.threads),
         PGL_OPTION_ROW_JSON(&o.json),
     };
     pgl_command command = {

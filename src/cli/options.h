@@ -146,6 +146,21 @@ bool pgl_parse_size(const char *text, uint64_t *bytes);
         .name = "memory", .kind = PGL_OPTION_SIZE, .target = (t), .value = "SIZE", .env = "PERGOLA_MEMORY",  \
         .help = "memory to use at most, weights included (12G, 800M); 0: what is free"                       \
     }
+#define PGL_OPTION_ROW_PREFIX_CACHE(t)                                                                       \
+    {                                                                                                        \
+        .name = "prefix-cache", .kind = PGL_OPTION_SWITCH, .target = (t), .env = "PERGOLA_PREFIX_CACHE",     \
+        .help = "keep what earlier prompts have in common (on)"                                              \
+    }
+#define PGL_OPTION_ROW_CACHE(t)                                                                              \
+    {                                                                                                        \
+        .name = "cache", .kind = PGL_OPTION_SIZE, .target = (t), .value = "SIZE", .env = "PERGOLA_CACHE",    \
+        .help = "memory for it (chosen; at most 768M)"                                                       \
+    }
+#define PGL_OPTION_ROW_CACHE_HOST(t)                                                                         \
+    {                                                                                                        \
+        .name = "cache-host", .kind = PGL_OPTION_SIZE, .target = (t), .value = "SIZE",                       \
+        .env = "PERGOLA_CACHE_HOST", .help = "host memory for what it has no room for (0)"                   \
+    }
 #define PGL_OPTION_ROW_BACKEND(t)                                                                            \
     {                                                                                                        \
         .name = "backend", .kind = PGL_OPTION_STRING, .target = (t), .value = "NAME",                        \
