@@ -577,7 +577,7 @@ bool pgl_http_header_has(const pgl_http_head *head, const char *name, const char
         if (strcasecmp(head->headers[i].name, name) != 0)
             continue;
         const char *at = head->headers[i].value;
-        while (*at) {
+        while (at && *at) { /* none yet: the header is being read */
             at += strspn(at, " \t,");
             size_t n = strcspn(at, ",");
             size_t end = n;
