@@ -144,9 +144,9 @@ def test_waiting_for_a_time_limit_costs_nothing(pergola):
 
 @pytest.mark.threads
 def test_sigterm_drains(pergola):
-    with serving("--slots", 2, "--context", 4096, "--threads", 2) as server:
+    with serving("--slots", 2, "--context", 4096, "--threads", 2, "--drain-timeout", 60 * SLOWDOWN) as server:
         with server.connect() as wire, server.connect() as idle:
-            wire.send(request("/v1/completions", {"prompt": "a", "max_tokens": 300, "ignore_eos": True, "stream": True}))
+            wire.send(request("/v1/completions", {"prompt": "a", "max_tokens": 300 // SLOWDOWN, "ignore_eos": True, "stream": True}))
             assert wire.head()[0] == 200
             wire.until(b"data: ")
             idle.send(request("/health"))
