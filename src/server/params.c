@@ -253,8 +253,8 @@ static bool read_model(const pgl_param_reading *r) {
     if (!json_is_string(r->value))
         return pgl_refuse_field(r->err, "model", "model must be a string, not %s",
                                 pgl_json_type_text(r->value));
-    r->params->model = json_string_value(r->value);
-    return true;
+    r->params->model = pgl_arena_strndup(r->arena, json_string_value(r->value), json_string_length(r->value));
+    return r->params->model || no_memory(r->err);
 }
 
 /* ---- the table. Rows are read in this order: what is said in its own field comes before what means the same in

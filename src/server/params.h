@@ -87,8 +87,8 @@ typedef struct pgl_gen_params {
  * default). */
 pgl_gen_params pgl_params_defaults(const pgl_sample_params *sampling);
 
-/* Reads what the routes know from the body, an object. Arrays and copies live in the arena; model and tool_name
- * are borrowed from the body. params holds the defaults before. n_vocab: ids that can be named. */
+/* Reads what the routes know from the body, an object. Arrays and texts live in the arena: the body may go before params
+ * does. params holds the defaults before. n_vocab: ids that can be named. */
 bool pgl_params_read(const json_t *body, pgl_param_routes route, uint32_t n_vocab, pgl_arena *arena,
                      pgl_gen_params *params, pgl_refusal *err);
 

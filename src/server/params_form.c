@@ -145,6 +145,7 @@ bool pgl_read_tool_choice(const pgl_param_reading *r) {
             r->err, "tool_choice",
             "tool_choice must be \"auto\", \"none\", \"required\" or an object that names a function");
     r->params->tool_choice = PGL_TOOL_CHOICE_REQUIRED;
-    r->params->tool_name = name; /* borrowed from the body */
-    return true;
+    r->params->tool_name = name ? pgl_arena_strndup(r->arena, name, strlen(name)) : NULL;
+    return !name || r->params->tool_name ||
+           pgl_refuse(r->err, 500, "out_of_memory", NULL, "no memory for this request");
 }

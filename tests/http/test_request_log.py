@@ -72,6 +72,15 @@ def test_file_is_the_owners_and_lines_have_all_fields(logged, log):
     assert abs(time.time() - time.mktime(time.strptime(line["time"], "%Y-%m-%dT%H:%M:%S.%fZ")) + time.timezone) < 60
 
 
+@pytest.mark.parametrize("path, prompt", [("/v1/chat/completions", {"messages": USER}), ("/v1/completions", {"prompt": "a"})])
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_model_that_was_asked_for_outlives_the_body(logged, log, path, prompt, stream):
+    for n in range(3):
+        body = {**prompt, "model": "tiny-a", "stop": [f"SECRETSTOP{n}"], "max_tokens": 2, "stream": stream}
+        _, line = ask(logged, log, path, body)
+        assert line["status"] == 200 and line["model"] == "tiny-a"
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
 @pytest.mark.parametrize("stop", [None, "e"])
