@@ -5,11 +5,13 @@ import pytest
 from conftest import SLOWDOWN
 from soak.run import Soak, judge
 
+REQUESTS = 300 if SLOWDOWN < 8 else 100  # ThreadSanitizer makes it some twenty times as slow
+
 
 @pytest.mark.threads
 @pytest.mark.timeout(300 * SLOWDOWN)
 def test_a_random_mix_of_clients_leaves_every_answer_right(pergola, tmp_path):
-    report = Soak(seed=20260, n_requests=300, parallel=32, directory=tmp_path).run()
+    report = Soak(seed=20260, n_requests=REQUESTS, parallel=32, directory=tmp_path).run()
     failures = judge(report)
     assert not failures, "\n\n".join(failures[:5])
-    assert report["counts"]["compared"] > 100
+    assert report["counts"]["compared"] > REQUESTS // 3
