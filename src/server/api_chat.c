@@ -118,13 +118,6 @@ static void tail(pgl_generation *gen, pgl_out *out) {
     pgl_out_raw(out, "data: [DONE]\n\n");
 }
 
-static void failure(pgl_generation *gen, const pgl_refusal *err, pgl_out *out) {
-    (void)gen;
-    pgl_out_raw(out, "data: ");
-    out->failed = !pgl_refusal_write(err, &out->buf) || out->failed;
-    pgl_out_raw(out, "\n\ndata: [DONE]\n\n");
-}
-
 static void put_message(const pgl_choice *choice, pgl_out *out) {
     pgl_out_raw(out, "{\"role\":\"assistant\",\"content\":");
     if (choice->content.size > 0 || choice->n_calls == 0)
@@ -162,8 +155,12 @@ static void whole(pgl_generation *gen, pgl_out *out) {
     pgl_out_raw(out, "}");
 }
 
-static const pgl_dialect dialect = {
-    .logprob = logprob, .delta = delta, .finish = finish, .tail = tail, .failure = failure, .whole = whole};
+static const pgl_dialect dialect = {.logprob = logprob,
+                                    .delta = delta,
+                                    .finish = finish,
+                                    .tail = tail,
+                                    .failure = pgl_put_failure,
+                                    .whole = whole};
 
 /* ---- the handler ---- */
 
@@ -172,7 +169,7 @@ static bool take_prompt(pgl_generation *gen, pgl_chat_prompt *prompt, pgl_refusa
     pgl_gen_prompt *own = pgl_arena_new(gen->arena, 1, sizeof *own);
     uint32_t *turns = pgl_arena_new(gen->arena, prompt->n_turns, sizeof *turns);
     if (!own || !turns)
-        return pgl_refuse(err, 500, "out_of_memory", NULL, "no memory for this request");
+        return pgl_refuse_memory(err);
     own->ids = prompt->ids;
     prompt->ids = (pgl_ids){0};
     own->in_thought = prompt->in_thought;

@@ -216,13 +216,6 @@ static void tail(pgl_generation *gen, pgl_out *out) {
     pgl_out_raw(out, "data: [DONE]\n\n");
 }
 
-static void failure(pgl_generation *gen, const pgl_refusal *err, pgl_out *out) {
-    (void)gen;
-    pgl_out_raw(out, "data: ");
-    out->failed = !pgl_refusal_write(err, &out->buf) || out->failed;
-    pgl_out_raw(out, "\n\ndata: [DONE]\n\n");
-}
-
 static void whole(pgl_generation *gen, pgl_out *out) {
     pgl_gen_usage usage = pgl_generation_usage(gen);
     put_head(gen, out);
@@ -244,7 +237,7 @@ static const pgl_dialect dialect = {.logprob = logprob,
                                     .delta = delta,
                                     .finish = finish,
                                     .tail = tail,
-                                    .failure = failure,
+                                    .failure = pgl_put_failure,
                                     .whole = whole};
 
 void pgl_handle_completions(pgl_server *server, pgl_exchange *exchange) {

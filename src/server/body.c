@@ -53,7 +53,7 @@ static bool add_value(const reading *r, const char *name, pgl_json_span value) {
     if (pgl_json_parse(value.text, value.size, &options, &parsed, &why) != PGL_OK)
         return pgl_refuse_status(r->err, &why, name);
     if (json_object_set_new(r->fields, name, parsed) != 0)
-        return pgl_refuse(r->err, 500, "out_of_memory", NULL, "no memory for this request");
+        return pgl_refuse_memory(r->err);
     return true;
 }
 
@@ -78,8 +78,7 @@ static bool add_fields(reading *r, pgl_json_span body) {
     bool fine = true;
     while (fine && pgl_json_iter_next(&it, &key, &value)) {
         pgl_buf_clear(&name);
-        fine = pgl_json_raw_string(key, &name) ||
-               pgl_refuse(r->err, 500, "out_of_memory", NULL, "no memory for this request");
+        fine = pgl_json_raw_string(key, &name) || pgl_refuse_memory(r->err);
         fine = fine && add_field(r, pgl_buf_text(&name), value);
     }
     pgl_buf_fini(&name);
@@ -123,7 +122,7 @@ json_t *pgl_read_body(const pgl_exchange *exchange, pgl_refusal *err) {
     }
     reading r = {.fields = json_object(), .err = err};
     if (!r.fields) {
-        pgl_refuse(err, 500, "out_of_memory", NULL, "no memory for this request");
+        pgl_refuse_memory(err);
         return NULL;
     }
     if (!add_fields(&r, body)) {

@@ -84,7 +84,7 @@ bool pgl_render_chat(const pgl_server *server, const pgl_exchange *exchange, con
     pgl_gen_params own = pgl_params_defaults(&server->sampling);
     pgl_arena *arena = pgl_arena_open(0);
     bool fine = arena ? pgl_params_read(body, PGL_PARAM_CHAT, server->n_vocab, arena, &own, err)
-                      : pgl_refuse(err, 500, "out_of_memory", NULL, "no memory for this request");
+                      : pgl_refuse_memory(err);
     fine = fine && render(server, exchange, &own, prompt, err);
     pgl_arena_close(arena);
     return fine;

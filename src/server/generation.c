@@ -179,7 +179,7 @@ pgl_generation *pgl_generation_open(pgl_server *server, pgl_exchange *exchange, 
     pgl_arena *arena = gen ? pgl_arena_open(0) : NULL;
     if (!arena) {
         pgl_refusal err;
-        pgl_refuse(&err, 500, "out_of_memory", NULL, "no memory for this request");
+        pgl_refuse_memory(&err);
         pgl_answer_error(exchange, &err);
         pgl_exchange_release(exchange);
         json_decref(body);
@@ -377,7 +377,7 @@ static bool submit(pgl_generation *gen, pgl_refusal *err) {
         .notify = on_notify,
         .user = gen};
     if (!stop_ids(gen, &common))
-        return pgl_refuse(err, 500, "out_of_memory", NULL, "no memory for this request");
+        return pgl_refuse_memory(err);
     for (uint32_t i = 0; i < gen->n_choices; i++)
         if (submit_choice(gen, &gen->choices[i], &common, &why) != PGL_OK)
             return pgl_refuse_status(err, &why, NULL);
@@ -702,6 +702,13 @@ pgl_gen_usage pgl_generation_usage(const pgl_generation *gen) {
         usage.reasoning_tokens += gen->choices[i].n_reasoning;
     }
     return usage;
+}
+
+void pgl_put_failure(pgl_generation *gen, const pgl_refusal *err, pgl_out *out) {
+    (void)gen;
+    pgl_out_raw(out, "data: ");
+    out->failed = !pgl_refusal_write(err, &out->buf) || out->failed;
+    pgl_out_raw(out, "\n\ndata: [DONE]\n\n");
 }
 
 void pgl_put_usage(const pgl_gen_usage *usage, pgl_out *out) {

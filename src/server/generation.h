@@ -125,6 +125,8 @@ typedef struct pgl_gen_usage {
 } pgl_gen_usage;
 
 pgl_gen_usage pgl_generation_usage(const pgl_generation *gen);
+/* The error event that ends an OpenAI stream: the hook of both dialects. */
+void pgl_put_failure(pgl_generation *gen, const pgl_refusal *err, pgl_out *out);
 void pgl_put_usage(const pgl_gen_usage *usage, pgl_out *out); /* the OpenAI object */
 
 /* For the request log (generation_record.c): what the engine says of the first choice, at its end or where it is when

@@ -31,11 +31,6 @@ const char *pgl_json_type_text(const json_t *value) {
     return "something else";
 }
 
-static bool no_memory(pgl_refusal *err) {
-    return pgl_refuse(err, 500, pgl_status_name(PGL_E_MEMORY), NULL,
-                      "out of memory while reading the request");
-}
-
 /* 7 and 7.0 are the same number. */
 static bool whole_number(const json_t *value, int64_t *out) {
     if (json_is_integer(value)) {
@@ -87,7 +82,7 @@ static bool read_one_stop(const pgl_param_reading *r, const json_t *value, const
     if (out->size > PGL_MOST_STOP_BYTES)
         return pgl_refuse_field(r->err, field, "%s is longer than %u bytes", field, PGL_MOST_STOP_BYTES);
     out->text = pgl_arena_strndup(r->arena, json_string_value(value), out->size);
-    return out->text || no_memory(r->err);
+    return out->text || pgl_refuse_memory(r->err);
 }
 
 static bool read_stop(const pgl_param_reading *r) {
@@ -101,7 +96,7 @@ static bool read_stop(const pgl_param_reading *r) {
                                 PGL_MOST_STOPS);
     pgl_stop_text *stops = pgl_arena_new(r->arena, n, sizeof *stops);
     if (!stops)
-        return no_memory(r->err);
+        return pgl_refuse_memory(r->err);
     for (size_t i = 0; i < n; i++) {
         char field[32] = "stop";
         if (list)
@@ -121,7 +116,7 @@ static bool read_stop_ids(const pgl_param_reading *r) {
                                 "stop_token_ids must be a list of at most %u token ids", PGL_MOST_STOPS / 2);
     int32_t *ids = pgl_arena_new(r->arena, n, sizeof *ids);
     if (!ids)
-        return no_memory(r->err);
+        return pgl_refuse_memory(r->err);
     for (size_t i = 0; i < n; i++) {
         int64_t id;
         if (!whole_number(json_array_get(r->value, i), &id) || id < 0 || id >= r->n_vocab)
@@ -159,7 +154,7 @@ static bool read_logit_bias(const pgl_param_reading *r) {
                                 PGL_MOST_BIASES);
     pgl_logit_bias *bias = pgl_arena_new(r->arena, n, sizeof *bias);
     if (!bias)
-        return no_memory(r->err);
+        return pgl_refuse_memory(r->err);
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)r->value, key, value) {
@@ -254,7 +249,7 @@ static bool read_model(const pgl_param_reading *r) {
         return pgl_refuse_field(r->err, "model", "model must be a string, not %s",
                                 pgl_json_type_text(r->value));
     r->params->model = pgl_arena_strndup(r->arena, json_string_value(r->value), json_string_length(r->value));
-    return r->params->model || no_memory(r->err);
+    return r->params->model || pgl_refuse_memory(r->err);
 }
 
 /* ---- the table. Rows are read in this order: what is said in its own field comes before what means the same in

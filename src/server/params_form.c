@@ -17,7 +17,7 @@ static bool set_form(const pgl_param_reading *r, const char *param, pgl_constrai
                                 PGL_CONSTRAINT_MOST_BYTES);
     char *copy = pgl_arena_new(r->arena, size + 1, 1);
     if (!copy)
-        return pgl_refuse(r->err, 500, "out_of_memory", NULL, "no memory for this request");
+        return pgl_refuse_memory(r->err);
     memcpy(copy, text, size);
     *form =
         (pgl_answer_form){.given = true, .param = param, .spec = {.kind = kind, .text = copy, .size = size}};
@@ -28,7 +28,7 @@ static bool set_json(const pgl_param_reading *r, const char *param, pgl_constrai
                      const json_t *value) {
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_PRESERVE_ORDER);
     if (!text)
-        return pgl_refuse(r->err, 500, "out_of_memory", NULL, "no memory for this request");
+        return pgl_refuse_memory(r->err);
     bool fine = set_form(r, param, kind, text, strlen(text));
     free(text);
     return fine;
@@ -146,6 +146,5 @@ bool pgl_read_tool_choice(const pgl_param_reading *r) {
             "tool_choice must be \"auto\", \"none\", \"required\" or an object that names a function");
     r->params->tool_choice = PGL_TOOL_CHOICE_REQUIRED;
     r->params->tool_name = name ? pgl_arena_strndup(r->arena, name, strlen(name)) : NULL;
-    return !name || r->params->tool_name ||
-           pgl_refuse(r->err, 500, "out_of_memory", NULL, "no memory for this request");
+    return !name || r->params->tool_name || pgl_refuse_memory(r->err);
 }

@@ -36,6 +36,10 @@ bool pgl_refuse_field(pgl_refusal *err, const char *param, const char *format, .
     return false;
 }
 
+bool pgl_refuse_memory(pgl_refusal *err) {
+    return pgl_refuse(err, 500, "out_of_memory", NULL, "no memory for this request");
+}
+
 bool pgl_refuse_status(pgl_refusal *err, const pgl_error *from, const char *param) {
     int status = pgl_status_http(from->status);
     return pgl_refuse(err, status, pgl_status_name(from->status), param, "%s", from->text);

@@ -24,6 +24,9 @@ bool pgl_refuse(pgl_refusal *err, int status, const char *code, const char *para
 bool pgl_refuse_field(pgl_refusal *err, const char *param, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* 500: there is no memory for the request. */
+bool pgl_refuse_memory(pgl_refusal *err);
+
 /* From a lower layer: status and code of its pgl_status. Overload gets a Retry-After. */
 bool pgl_refuse_status(pgl_refusal *err, const pgl_error *from, const char *param);
 

@@ -31,7 +31,7 @@ static bool check_name(pgl_json_span value, const char *field, pgl_refusal *err)
                   pgl_refuse_field(
                       err, field, "%s must have 1 to %d bytes, no '>' or line end, and no blanks at its ends",
                       field, MOST_NAME_BYTES)
-            : pgl_refuse(err, 500, "out_of_memory", NULL, "no memory for this request");
+            : pgl_refuse_memory(err);
     pgl_buf_fini(&name);
     return fine;
 }

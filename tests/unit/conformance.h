@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/null/null.h"
 
 /* A backend under test. */
 typedef struct conf_subject {
@@ -34,6 +35,20 @@ typedef struct conf_subject {
 #define CONF_STEP 64u
 #define CONF_DRAFT 3u
 #define CONF_MOST_OPS 16u
+
+static inline pgl_status conf_open_null(const conf_subject *subject, const pgl_backend_options *options,
+                                        pgl_backend **out, pgl_error *err) {
+    pgl_null_options null_options = {
+        .vocab_size = 300, .hidden_size = 8, .n_layers = 3, .n_experts = 8, .n_experts_used = 2};
+    (void)subject;
+    return pgl_backend_open_null(&null_options, options, out, err);
+}
+
+/* context: the pgl_model */
+static inline pgl_status conf_open_cpu(const conf_subject *subject, const pgl_backend_options *options,
+                                       pgl_backend **out, pgl_error *err) {
+    return pgl_backend_open_cpu(subject->context, options, out, err);
+}
 
 static inline pgl_backend *conf_open(const conf_subject *subject) {
     pgl_backend_options options = {

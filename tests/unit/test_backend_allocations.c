@@ -54,20 +54,6 @@ static unsigned allocations(void) {
 
 static pgl_model g_model;
 
-static pgl_status open_null(const conf_subject *subject, const pgl_backend_options *options,
-                            pgl_backend **out, pgl_error *err) {
-    pgl_null_options null_options = {
-        .vocab_size = 300, .hidden_size = 8, .n_layers = 3, .n_experts = 8, .n_experts_used = 2};
-    (void)subject;
-    return pgl_backend_open_null(&null_options, options, out, err);
-}
-
-static pgl_status open_cpu(const conf_subject *subject, const pgl_backend_options *options, pgl_backend **out,
-                           pgl_error *err) {
-    (void)subject;
-    return pgl_backend_open_cpu(&g_model, options, out, err);
-}
-
 /* Every kind of row and most operations. */
 static void run_steps(pgl_backend *backend, conf_row *r, conf_row *other) {
     int32_t tokens[40];
@@ -117,8 +103,9 @@ static void steps_allocate_nothing(void **state) {
 }
 
 int main(void) {
-    static const conf_subject null = {.name = "null", .open = open_null, .has_draft = true};
-    static const conf_subject cpu = {.name = "cpu", .open = open_cpu, .n_threads = 2, .has_draft = true};
+    static const conf_subject null = {.name = "null", .open = conf_open_null, .has_draft = true};
+    static const conf_subject cpu = {
+        .name = "cpu", .open = conf_open_cpu, .context = &g_model, .n_threads = 2, .has_draft = true};
     pgl_checkpoint *checkpoint = NULL;
     const pgl_checkpoint_options options = {.want_draft = true};
     pgl_error err = {PGL_OK, ""};

@@ -20,20 +20,6 @@
 static pgl_checkpoint *g_checkpoint;
 static pgl_model g_model;
 
-static pgl_status open_null(const conf_subject *subject, const pgl_backend_options *options,
-                            pgl_backend **out, pgl_error *err) {
-    pgl_null_options null_options = {
-        .vocab_size = 300, .hidden_size = 8, .n_layers = 3, .n_experts = 8, .n_experts_used = 2};
-    (void)subject;
-    return pgl_backend_open_null(&null_options, options, out, err);
-}
-
-static pgl_status open_cpu(const conf_subject *subject, const pgl_backend_options *options, pgl_backend **out,
-                           pgl_error *err) {
-    (void)subject;
-    return pgl_backend_open_cpu(&g_model, options, out, err);
-}
-
 /* ---- against the reference */
 
 static pgl_reference *open_reference(void) {
@@ -242,8 +228,8 @@ static void bytes_are_counted_once_a_step(void **state) {
 
 static int run_null(void) {
     static const conf_subject subject = {
-        .name = "null", .open = open_null, .n_tokens = 40, .has_draft = true};
-    static const conf_subject plain = {.name = "null", .open = open_null, .n_tokens = 30};
+        .name = "null", .open = conf_open_null, .n_tokens = 40, .has_draft = true};
+    static const conf_subject plain = {.name = "null", .open = conf_open_null, .n_tokens = 30};
     const struct CMUnitTest tests[] = {CONF_SUITE(&subject)}, plain_tests[] = {CONF_SUITE(&plain)};
     return cmocka_run_group_tests_name("null", tests, NULL, NULL) +
            cmocka_run_group_tests_name("null, no draft head", plain_tests, NULL, NULL);
@@ -251,7 +237,8 @@ static int run_null(void) {
 
 static conf_subject cpu_subject(const char *isa, uint32_t n_threads, uint32_t n_tokens) {
     return (conf_subject){.name = "cpu",
-                          .open = open_cpu,
+                          .open = conf_open_cpu,
+                          .context = &g_model,
                           .isa = isa,
                           .n_threads = n_threads,
                           .n_tokens = n_tokens,

@@ -16,11 +16,6 @@
 
 enum { N = 11, FIRST = 4 }; /* a prompt of FIRST tokens, then the rest in one piece: few rows and several */
 
-static pgl_status open_cpu(const conf_subject *subject, const pgl_backend_options *options, pgl_backend **out,
-                           pgl_error *err) {
-    return pgl_backend_open_cpu(subject->context, options, out, err);
-}
-
 static void check_on(const char *name, const char *isa, const synthetic_options *options) {
     synthetic_model *s = synthetic_new(options);
     pgl_model model;
@@ -28,7 +23,7 @@ static void check_on(const char *name, const char *isa, const synthetic_options 
     if (pgl_model_init(&model, &s->config, &s->weights, &err) != PGL_OK)
         fail_msg("%s: %s", name, err.text);
     conf_subject subject = {.name = name,
-                            .open = open_cpu,
+                            .open = conf_open_cpu,
                             .context = &model,
                             .isa = isa,
                             .n_threads = 2,
