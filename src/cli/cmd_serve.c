@@ -249,7 +249,7 @@ static void wait_for_end(serving *s) {
     pgl_log(PGL_LOG_INFO, "serve", "ending: no new requests, those that run may finish");
     pgl_server_start_drain(s->server);
     uint64_t end = pgl_now_ns() + (uint64_t)(s->options.drain_timeout_s * S);
-    while (!pgl_server_wait_idle(s->server, 50000000)) {
+    while (!pgl_server_wait_drained(s->server, 50000000)) {
         if (signalled(s, 0) || pgl_now_ns() >= end) {
             pgl_log(PGL_LOG_WARN, "serve", "cutting what still runs");
             return;

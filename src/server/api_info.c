@@ -31,7 +31,17 @@ void pgl_handle_ready(pgl_server *server, pgl_exchange *exchange) {
     pgl_out out = {0};
     bool ready = !atomic_load(&server->draining);
     pgl_out_printf(&out, "{\"status\":\"%s\"}", ready ? "ready" : "draining");
-    answer(exchange, ready ? 200 : 503, &out);
+    if (ready) {
+        answer(exchange, 200, &out);
+        return;
+    }
+    pgl_exchange_answer(exchange, &(pgl_answer){.status = 503,
+                                                .content_type = "application/json",
+                                                .headers = "Retry-After: 2\r\n",
+                                                .body = out.buf.data,
+                                                .size = out.buf.size});
+    pgl_out_fini(&out);
+    pgl_exchange_release(exchange);
 }
 
 void pgl_handle_version(pgl_server *server, pgl_exchange *exchange) {

@@ -80,8 +80,16 @@ typedef struct pgl_http_app {
 pgl_status pgl_http_open(const pgl_http_sockets *sockets, const pgl_http_options *options,
                          const pgl_http_app *app, pgl_http_server **out, pgl_error *err);
 
-/* No new connections; idle ones are closed, the others after the answer under way. Any thread. */
+/* Idle connections are closed, the others after the answer under way. New ones are taken still, for one request each, so
+ * that the application can say what is going on. Any thread. */
 void pgl_http_drain(pgl_http_server *server);
+
+/* Behind a drain: true when nothing is left of what had begun before it, at the latest after wait_ns. What came since
+ * is not waited for: otherwise those who look again and again could keep the server up. */
+bool pgl_http_wait_drained(pgl_http_server *server, uint64_t wait_ns);
+
+/* No new connections from here on. Any thread. */
+void pgl_http_stop_listening(pgl_http_server *server);
 
 /* True when no exchange is left, at the latest after wait_ns. */
 bool pgl_http_wait_idle(pgl_http_server *server, uint64_t wait_ns);

@@ -70,6 +70,10 @@ static void set_busy(pgl_connection *connection, bool busy) {
     pgl_http_server *server = connection->server;
     pthread_mutex_lock(&server->lock);
     server->n_busy += busy ? 1u : UINT32_MAX;
+    if (busy)
+        connection->busy_early = !server->draining;
+    if (connection->busy_early)
+        server->n_early_busy += busy ? 1u : UINT32_MAX;
     pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->lock);
 }

@@ -84,8 +84,10 @@ pgl_exchange *pgl_exchange_open(pgl_connection *connection, const pgl_http_head 
     exchange->start_ns = pgl_now_ns();
     exchange->connection = connection;
     atomic_fetch_add(&connection->references, 1);
+    exchange->early = !server->draining;
     pthread_mutex_lock(&server->lock);
     server->n_exchanges++;
+    server->n_early_exchanges += exchange->early;
     pthread_mutex_unlock(&server->lock);
     return exchange;
 }
@@ -100,6 +102,7 @@ void pgl_exchange_release(pgl_exchange *exchange) {
         return;
     pgl_connection *connection = exchange->connection;
     pgl_http_server *server = connection->server;
+    bool early = exchange->early;
     if (exchange->record && server->app.on_end)
         server->app.on_end(server->app.user, exchange->record);
     atomic_fetch_sub(&server->held_body_bytes, exchange->body.size);
@@ -112,6 +115,7 @@ void pgl_exchange_release(pgl_exchange *exchange) {
     pgl_connection_release(connection);
     pthread_mutex_lock(&server->lock); /* last: the server may end when the count is 0 */
     server->n_exchanges--;
+    server->n_early_exchanges -= early;
     pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->lock);
 }

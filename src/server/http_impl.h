@@ -21,6 +21,7 @@ struct pgl_exchange {
     /* fixed after on_head */
     pgl_connection *connection; /* a reference: the head lives in its reader */
     uint64_t start_ns;
+    bool early; /* begun before the server drained */
     char request_id[PGL_REQUEST_ID_SIZE];
     pgl_buf headers; /* "Name: value\r\n" lines for the answer */
     const void *tag;
@@ -85,6 +86,7 @@ struct pgl_connection {
     bool request_done; /* nothing of this request is left to read */
     bool answer_done;  /* the answer is in the output buffer as a whole */
     bool close_after, input_eof, in_idle_list, busy;
+    bool busy_early; /* since before the server drained */
     uint32_t n_probes;
     uint64_t next_probe_ns, deadline_ns, linger_end_ns, body_start_ns;
     size_t held_bytes; /* of the body being read */
@@ -118,7 +120,8 @@ struct pgl_http_server {
     pgl_exchange *posted;
     uint32_t n_exchanges; /* living ones */
     uint32_t n_busy;      /* connections between a head and the end of its answer's writing */
-    bool want_drain, want_stop;
+    uint32_t n_early_exchanges, n_early_busy; /* of these, those that began before the drain */
+    bool want_drain, want_deaf, want_stop;
 };
 
 /* http_connection.c, I/O thread */

@@ -196,9 +196,8 @@ static void on_resume_accept(evutil_socket_t fd, short what, void *arg) {
     (void)fd;
     (void)what;
     pgl_http_server *server = arg;
-    if (!server->draining)
-        for (uint32_t i = 0; i < server->n_listeners; i++)
-            evconnlistener_enable(server->listeners[i]);
+    for (uint32_t i = 0; i < server->n_listeners; i++)
+        evconnlistener_enable(server->listeners[i]);
 }
 
 /* ---- the loop ---- */
@@ -213,7 +212,6 @@ static void start_drain(pgl_http_server *server) {
     if (server->draining)
         return;
     server->draining = true;
-    stop_listening(server);
     for (pgl_connection *at = server->connections.first, *next; at; at = next) {
         next = at->all.next;
         pgl_connection_drain(at);
@@ -240,10 +238,12 @@ static void on_wake(evutil_socket_t fd, short what, void *arg) {
         /* Nothing to read: woken for no reason. */
     }
     pthread_mutex_lock(&server->lock);
-    bool drain = server->want_drain, stop = server->want_stop;
+    bool drain = server->want_drain, deaf = server->want_deaf, stop = server->want_stop;
     pthread_mutex_unlock(&server->lock);
     if (drain)
         start_drain(server);
+    if (deaf)
+        stop_listening(server);
     for (pgl_exchange *exchange = take_posted(server); exchange; exchange = take_posted(server)) {
         if (exchange->connection->current == exchange)
             pgl_connection_flush(exchange->connection);
@@ -375,11 +375,19 @@ pgl_status pgl_http_open(const pgl_http_sockets *sockets, const pgl_http_options
     return status;
 }
 
-void pgl_http_drain(pgl_http_server *server) {
+static void want(pgl_http_server *server, bool *what) {
     pthread_mutex_lock(&server->lock);
-    server->want_drain = true;
+    *what = true;
     pthread_mutex_unlock(&server->lock);
     wake(server);
+}
+
+void pgl_http_drain(pgl_http_server *server) {
+    want(server, &server->want_drain);
+}
+
+void pgl_http_stop_listening(pgl_http_server *server) {
+    want(server, &server->want_deaf);
 }
 
 static void deadline_in(uint64_t wait_ns, struct timespec *out) {
@@ -389,25 +397,31 @@ static void deadline_in(uint64_t wait_ns, struct timespec *out) {
     out->tv_nsec = (long)(ns % S);
 }
 
-bool pgl_http_wait_idle(pgl_http_server *server, uint64_t wait_ns) {
+/* Until both counters, which the lock guards, are 0. */
+static bool wait_for(pgl_http_server *server, const uint32_t *one, const uint32_t *other, uint64_t wait_ns) {
     struct timespec until;
     deadline_in(wait_ns, &until);
     int code = 0;
     pthread_mutex_lock(&server->lock);
-    while ((server->n_exchanges > 0 || server->n_busy > 0) && code == 0)
+    while ((*one > 0 || *other > 0) && code == 0)
         code = pthread_cond_timedwait(&server->changed, &server->lock, &until);
-    bool idle = server->n_exchanges == 0 && server->n_busy == 0;
+    bool none = *one == 0 && *other == 0;
     pthread_mutex_unlock(&server->lock);
-    return idle;
+    return none;
+}
+
+bool pgl_http_wait_idle(pgl_http_server *server, uint64_t wait_ns) {
+    return wait_for(server, &server->n_exchanges, &server->n_busy, wait_ns);
+}
+
+bool pgl_http_wait_drained(pgl_http_server *server, uint64_t wait_ns) {
+    return wait_for(server, &server->n_early_exchanges, &server->n_early_busy, wait_ns);
 }
 
 void pgl_http_close(pgl_http_server *server) {
     if (!server)
         return;
-    pthread_mutex_lock(&server->lock);
-    server->want_stop = true;
-    pthread_mutex_unlock(&server->lock);
-    wake(server);
+    want(server, &server->want_stop);
     pthread_join(server->thread, NULL);
     /* Those posted after the loop's last turn hold a reference that nobody else drops. */
     bool left = true;

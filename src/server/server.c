@@ -163,10 +163,8 @@ static bool on_head(void *user, pgl_exchange *exchange, size_t *max_body_bytes) 
         return refuse(exchange, 401, "invalid_api_key",
                       "a valid API key is needed: Authorization: Bearer KEY");
     }
-    if (atomic_load(&server->draining) && !(route->flags & PGL_ROUTE_WHEN_DRAINING)) {
-        pgl_exchange_add_header(exchange, "Retry-After: 5");
+    if (atomic_load(&server->draining) && !(route->flags & PGL_ROUTE_WHEN_DRAINING))
         return refuse(exchange, 503, "overloaded", "the server is shutting down");
-    }
     if (!route->fields)
         *max_body_bytes = UNUSED_BODY_BYTES;
     return true;
@@ -345,8 +343,8 @@ void pgl_server_start_drain(pgl_server *server) {
     pgl_http_drain(server->http);
 }
 
-bool pgl_server_wait_idle(pgl_server *server, uint64_t wait_ns) {
-    return pgl_http_wait_idle(server->http, wait_ns);
+bool pgl_server_wait_drained(pgl_server *server, uint64_t wait_ns) {
+    return pgl_http_wait_drained(server->http, wait_ns);
 }
 
 void pgl_server_close(pgl_server *server) {
@@ -354,6 +352,7 @@ void pgl_server_close(pgl_server *server) {
         return;
     atomic_store(&server->draining, true);
     if (server->http) {
+        pgl_http_stop_listening(server->http);
         pgl_generation_cut_all(server);
         pgl_http_wait_idle(server->http, CUT_NS); /* for the errors to be written */
         pgl_http_close(server->http);

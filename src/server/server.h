@@ -35,11 +35,12 @@ pgl_status pgl_server_open(const pgl_server_options *options, pgl_server **out, 
 /* Opens the request log's path again: the file has been moved away. Any thread. */
 void pgl_server_reopen_log(pgl_server *server);
 
-/* No new requests from here on; those that run go on. */
+/* No new requests from here on, but for the routes that say how the server is; others are told to come again. Those that
+ * run go on. */
 void pgl_server_start_drain(pgl_server *server);
 
-/* True when nothing runs any more, at the latest after wait_ns. */
-bool pgl_server_wait_idle(pgl_server *server, uint64_t wait_ns);
+/* True when nothing runs any more of what did when draining began, at the latest after wait_ns. */
+bool pgl_server_wait_drained(pgl_server *server, uint64_t wait_ns);
 
 /* Cuts what still runs. */
 void pgl_server_close(pgl_server *server); /* NULL is allowed */

@@ -1,6 +1,7 @@
 """Several at once: fairness, queue, order, drain, and answers that do not depend on their neighbours."""
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import random
@@ -153,12 +154,48 @@ def test_sigterm_drains(pergola):
             assert idle.answer()[0] == 200
             os.kill(server.process.pid, signal.SIGTERM)
             assert idle.rest() == b""
-            with pytest.raises(OSError):
-                time.sleep(0.2)
-                server.connect()
             body = wire.rest()
             assert b'"finish_reason":"length"' in body and b"data: [DONE]\n\n" in body
         assert server.stop() == 0
+
+
+@pytest.mark.threads
+def test_a_draining_server_says_so_until_the_last_stream_is_done(pergola):
+    """Who looks from outside gets an answer on a new connection: alive, not ready, nothing new is taken."""
+    with serving("--backend", "echo", "--slots", 2, "--echo-step-ms", 30 * SLOWDOWN, "--drain-timeout", 60 * SLOWDOWN) as server:
+
+        def ask(*arguments, **options):
+            with server.connect() as wire:
+                wire.send(request(*arguments, **options))
+                raw = wire.rest()
+                wire.buffer = raw
+                status, head, body = wire.answer()
+                assert head["connection"] == "close" and raw.count(b"Retry-After:") <= 1
+                return status, head, json.loads(body)
+
+        with server.connect() as wire, server.connect() as idle:
+            wire.send(request("/v1/completions", {"prompt": "abcdefghij" * 6, "stream": True}))
+            assert wire.head()[0] == 200
+            wire.until(b"data: ")
+            os.kill(server.process.pid, signal.SIGTERM)
+            assert idle.rest() == b""
+            for _ in range(3):
+                assert ask("/health")[::2] == (200, {"status": "ok"})
+                status, head, body = ask("/health/ready")
+                assert (status, head["retry-after"], body) == (503, "2", {"status": "draining"})
+                status, head, body = ask("/v1/completions", {"prompt": "a", "max_tokens": 1})
+                assert (status, head["retry-after"], body["error"]["code"]) == (503, "2", "overloaded")
+            # Whoever came late and says nothing keeps nobody waiting, nor does who asks over and over.
+            with server.connect():
+                body = wire.rest()
+                assert b'"finish_reason":"stop"' in body and b"data: [DONE]\n\n" in body
+                end = time.monotonic() + 5 * SLOWDOWN
+                with contextlib.suppress(OSError, EOFError):
+                    while time.monotonic() < end:
+                        ask("/health")
+                assert server.process.wait(5 * SLOWDOWN) == 0
+        with pytest.raises(OSError):
+            server.connect()
 
 
 def test_drain_has_a_limit_and_says_that_it_cut(pergola):

@@ -610,7 +610,7 @@ static void bodies_that_were_answered_are_not_counted_any_more(void **state) {
     stop(&self);
 }
 
-static void draining_finishes_what_runs_and_takes_nothing_new(void **state) {
+static void draining_finishes_what_runs_and_answers_once_a_connection(void **state) {
     (void)state;
     app self;
     pgl_http_options options = pgl_http_default_options();
@@ -622,9 +622,23 @@ static void draining_finishes_what_runs_and_takes_nothing_new(void **state) {
     pgl_buf text = PGL_BUF_INIT;
     hear(idle, NULL, &text);
     assert_int_equal(text.size, 0);
+    int looks = dial(&self), silent = dial(&self), waits = dial(&self);
+    say(looks, GET("/echo"));
+    hear(looks, NULL, &text);
+    assert_non_null(strstr(text.data, "HTTP/1.1 200"));
+    assert_non_null(strstr(text.data, "Connection: close\r\n"));
+    say(waits, GET("/wait?60000"));
+    reaches(&self.requests, 3, "requests");
+    assert_false(pgl_http_wait_drained(self.server, 0));
     hear(fd, "0\r\n\r\n", &text);
     assert_non_null(strstr(text.data, "data: 9\n\n"));
-    assert_true(pgl_http_wait_idle(self.server, patience_ms() * MS));
+    assert_true(pgl_http_wait_drained(self.server, patience_ms() * MS)); /* not for what came since */
+    assert_false(pgl_http_wait_idle(self.server, 0));
+    close(looks);
+    close(silent);
+    close(waits);
+    pgl_http_stop_listening(self.server);
+    usleep(100000);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(self.port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int late = socket(AF_INET, SOCK_STREAM, 0);
@@ -722,7 +736,7 @@ int main(void) {
         cmocka_unit_test(idle_connections_make_room_at_the_limit),
         cmocka_unit_test(bodies_together_are_bounded),
         cmocka_unit_test(bodies_that_were_answered_are_not_counted_any_more),
-        cmocka_unit_test(draining_finishes_what_runs_and_takes_nothing_new),
+        cmocka_unit_test(draining_finishes_what_runs_and_answers_once_a_connection),
         cmocka_unit_test(closing_drops_what_runs_and_tells_it),
         cmocka_unit_test(request_ids_come_back_when_they_are_harmless),
         cmocka_unit_test(a_port_in_use_is_said_when_binding),
