@@ -27,7 +27,7 @@ foreach(source ${PGL_UNIT_TESTS})
 endforeach()
 
 # Those with threads worth a run under ThreadSanitizer (scripts/test runs this label alone there).
-foreach(name test_engine test_api test_http_server test_backend_threads)
+foreach(name test_engine test_engine_masks test_api test_http_server test_backend_threads)
   if(TEST ${name})
     set_property(TEST ${name} APPEND PROPERTY LABELS threads)
   endif()

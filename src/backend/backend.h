@@ -221,6 +221,7 @@ pgl_backend_memory pgl_backend_get_memory(const pgl_backend *backend);
 pgl_status pgl_backend_submit(pgl_backend *backend, const pgl_step_plan *plan, uint64_t *ticket,
                               pgl_error *err);
 pgl_status pgl_backend_mask_ready(pgl_backend *backend, uint64_t ticket, uint32_t row, pgl_error *err);
+bool pgl_mask_allows_any(const uint32_t *mask, uint32_t n_vocab); /* one that allows no id is refused */
 /* Tickets are waited for in the order of submission. timing may be NULL. */
 pgl_status pgl_backend_wait(pgl_backend *backend, uint64_t ticket, pgl_step_timing *timing, pgl_error *err);
 

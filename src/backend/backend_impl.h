@@ -64,9 +64,6 @@ pgl_status pgl_plan_check(const pgl_backend_caps *caps, const pgl_step_plan *pla
  * less): bounds only shrink, so nothing is checked again. */
 void pgl_plan_apply(const pgl_backend_caps *caps, const pgl_step_plan *plan, pgl_plan_state *state);
 
-/* Whether a mask of n_vocab bits allows at least one id. */
-bool pgl_mask_allows_any(const uint32_t *mask, uint32_t n_vocab);
-
 /* Tokens of row that the host gives: those not taken from the slot's last token or drafts. */
 uint32_t pgl_row_host_tokens(const pgl_row *row);
 

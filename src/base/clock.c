@@ -13,6 +13,10 @@ uint64_t pgl_now_ns(void) {
     return read_clock(CLOCK_MONOTONIC);
 }
 
+uint64_t pgl_thread_ns(void) {
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
 uint64_t pgl_wall_ns(void) {
     return read_clock(CLOCK_REALTIME);
 }

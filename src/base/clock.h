@@ -7,6 +7,9 @@
 /* Nanoseconds since an arbitrary start; never goes back. For durations and deadlines. */
 uint64_t pgl_now_ns(void);
 
+/* Processor time of the calling thread: what only waits for a processor takes none. */
+uint64_t pgl_thread_ns(void);
+
 /* Nanoseconds since 1970-01-01 UTC, as the system's clock has it. */
 uint64_t pgl_wall_ns(void);
 

@@ -195,35 +195,29 @@ static void show_figures(pgl_engine *engine, uint32_t n_dropped) {
     (void)pthread_mutex_unlock(&engine->lock);
 }
 
-/* Submits a plan; the masks of its rows are asked for when it has a ticket. */
 static void launch(pgl_engine *engine, pgl_flight *flight) {
     pgl_error err;
-    if (pgl_backend_submit(engine->options.backend, &flight->plan, &flight->ticket, &err) != PGL_OK) {
+    if (pgl_backend_submit(engine->options.backend, &flight->plan, &flight->ticket, &err) == PGL_OK)
+        engine->n_flights++;
+    else
         backend_failed(engine, &err);
-        return;
-    }
-    engine->n_flights++;
-    for (size_t i = 0; i < flight->n_rows; i++) {
-        pgl_request *r = flight->info[i].request;
-        if (flight->rows[i].mask_kind != PGL_MASK_LATE)
-            continue;
-        r->mask_ticket = flight->ticket;
-        r->mask_row = (uint32_t)i;
-        pgl_mask_ask(engine, r);
-    }
 }
 
-/* The time of a prompt token, from steps that were mostly prompt. */
+static double follow(double so_far, double now) {
+    return so_far > 0 ? 0.75 * so_far + 0.25 * now : now;
+}
+
+/* The time of a prompt token, from steps that were mostly prompt, and of a step of answers. */
 static void measure(pgl_engine *engine, const pgl_flight *flight, const pgl_step_timing *timing) {
     enum { FEWEST = 16 };
     engine->stats.steps++;
     engine->stats.step_tokens += timing->n_tokens;
     engine->stats.step_ns += timing->total_ns;
     engine->stats.step_bytes_read += timing->bytes_read;
-    if (timing->n_tokens < FEWEST || timing->n_tokens < 2 * flight->n_rows)
-        return;
-    double now = (double)timing->total_ns / (double)timing->n_tokens;
-    engine->token_ns = engine->token_ns > 0 ? 0.75 * engine->token_ns + 0.25 * now : now;
+    if (timing->n_tokens >= FEWEST && timing->n_tokens >= 2 * flight->n_rows)
+        engine->token_ns = follow(engine->token_ns, (double)timing->total_ns / (double)timing->n_tokens);
+    else if (timing->n_tokens > 0 && timing->n_tokens == flight->n_rows)
+        engine->answer_ns = follow(engine->answer_ns, (double)timing->total_ns);
 }
 
 static void land(pgl_engine *engine) {
@@ -238,6 +232,7 @@ static void land(pgl_engine *engine) {
         return;
     }
     measure(engine, flight, &timing);
+    engine->landed_ns = pgl_now_ns();
     pgl_engine_take_results(engine, flight, &timing);
 }
 
@@ -247,7 +242,12 @@ static void *engine_main(void *user) {
     uint32_t most =
         engine->caps.max_in_flight < PGL_MOST_IN_FLIGHT ? engine->caps.max_in_flight : PGL_MOST_IN_FLIGHT;
     bool idle = false;
-    while (take_messages(engine, idle)) {
+    for (;;) {
+        if (engine->n_flights < most)
+            pgl_mask_wait(engine);
+        if (!take_messages(engine, idle))
+            break;
+        pgl_mask_take(engine);
         bool planned = false;
         if (engine->n_flights < most) {
             pgl_flight *flight =
@@ -497,8 +497,8 @@ static bool start_thread(pthread_t *thread, void *(*run)(void *), void *user) {
     return error == 0;
 }
 
-/* A step waits for the slowest of its masks, so they are made beside each other; a slow one holds no thread that others
- * need on small machines either. */
+/* Planning waits for quick masks, so they are made beside each other; on small machines, too, a slow one holds no thread
+ * that they need. */
 static uint32_t mask_threads(void) {
     uint32_t n = pgl_cpu_count() / 2;
     return n < 2 ? 2 : n > PGL_MOST_MASK_THREADS ? PGL_MOST_MASK_THREADS : n;
@@ -509,12 +509,14 @@ static pgl_status start_threads(pgl_engine *engine, pgl_error *err) {
     (void)pthread_condattr_init(&attributes);
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&engine->idle, &attributes);
+    (void)pthread_cond_init(&engine->mask_done, &attributes);
     (void)pthread_condattr_destroy(&attributes);
     (void)pthread_cond_init(&engine->wake, NULL);
     (void)pthread_cond_init(&engine->mask_work, NULL);
     (void)pthread_mutex_init(&engine->lock, NULL);
     (void)pthread_mutex_init(&engine->mask_lock, NULL);
     uint32_t n = mask_threads(), *started = &engine->n_mask_threads;
+    engine->most_slow_masks = n - 1;
     while (*started < n && start_thread(&engine->mask_threads[*started], pgl_mask_main, engine))
         ++*started;
     if (*started == n && start_thread(&engine->thread, engine_main, engine))
@@ -537,7 +539,7 @@ pgl_status pgl_engine_open(const pgl_engine_options *options, pgl_engine **out, 
         caps->max_context = (uint32_t)held;
     engine->options.prefix_cache = options->prefix_cache && caps->n_snapshots > 0;
     engine->inbox_end = &engine->inbox;
-    engine->masks_end = &engine->masks;
+    pgl_mask_init(engine);
     pgl_status status = open_parts(engine, err);
     if (status == PGL_OK)
         status = start_threads(engine, err);
@@ -581,6 +583,7 @@ void pgl_engine_close(pgl_engine *engine) {
     (void)pthread_cond_destroy(&engine->idle);
     (void)pthread_cond_destroy(&engine->wake);
     (void)pthread_cond_destroy(&engine->mask_work);
+    (void)pthread_cond_destroy(&engine->mask_done);
     (void)pthread_mutex_destroy(&engine->lock);
     (void)pthread_mutex_destroy(&engine->mask_lock);
     free_parts(engine);

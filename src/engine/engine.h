@@ -48,9 +48,10 @@ typedef enum pgl_mask_answer {
     PGL_MASK_FAILED, /* the request ends with the error in err; nothing is sampled without its mask */
 } pgl_mask_answer;
 
-/* next is called once for every token that is going to be sampled, in order, with the token before it (-1 for
- * the first), on a thread of the engine, beside the step that computes the logits. mask has (n_vocab + 31) / 32
- * words. Calls for one request never overlap. close is called once, when nothing will call next any more, from
+/* next is called once for every token of the answer, in order, with the token before it (-1 for the first), as soon as
+ * that is known, on a thread of the engine; the last call may be for a token that is not sampled any more. It may take its
+ * time: steps go on without the request until its mask is there. mask has (n_vocab + 31) / 32 words. Calls for one request
+ * never overlap. close is called once, when nothing will call next any more, from
  * any thread; it may be NULL. When pgl_engine_submit fails, the provider stays the caller's. */
 typedef struct pgl_mask_provider {
     pgl_mask_answer (*next)(void *user, int32_t token, uint32_t *mask, pgl_error *err);

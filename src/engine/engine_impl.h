@@ -3,7 +3,7 @@
  *   engine.c   open and close, submit, the thread's loop, figures
  *   plan.c     what the next step is: the scheduler's machine, rows and operations
  *   result.c   what a step brought: tokens, ends, snapshots
- *   mask.c     the threads that compute token masks beside the step */
+ *   mask.c     the threads that compute token masks, beside the steps of others */
 #ifndef PGL_ENGINE_ENGINE_IMPL_H
 #define PGL_ENGINE_ENGINE_IMPL_H
 
@@ -43,6 +43,10 @@ typedef struct pgl_flight {
     pgl_step_plan plan;
 } pgl_flight;
 
+typedef struct pgl_mask_list {
+    pgl_request *first, **end;
+} pgl_mask_list;
+
 typedef struct pgl_slot_use {
     pgl_request *request; /* NULL: free */
     uint32_t in_flight;   /* rows, also of a request that has left the slot */
@@ -55,7 +59,8 @@ struct pgl_engine {
     pgl_account *account;
     uint64_t host_bytes; /* of the cache */
     pthread_t thread, mask_threads[PGL_MOST_MASK_THREADS];
-    uint32_t n_mask_threads; /* started */
+    uint32_t n_mask_threads;  /* started */
+    uint32_t most_slow_masks; /* of them, at work on slow masks */
 
     /* engine thread only, after open */
     pgl_cache *cache;
@@ -67,7 +72,9 @@ struct pgl_engine {
     pgl_flight flights[PGL_MOST_IN_FLIGHT];
     uint32_t first_flight, n_flights; /* a ring */
     pgl_flight *building;
-    double token_ns; /* measured time of a prompt token; 0: not yet */
+    double token_ns;    /* measured time of a prompt token; 0: not yet */
+    double answer_ns;   /* and of a step of answers alone */
+    uint64_t landed_ns; /* when the last step's results came */
     pgl_engine_stats stats;
     bool clear_cache;
 
@@ -85,8 +92,11 @@ struct pgl_engine {
 
     /* guarded by mask_lock */
     pthread_mutex_t mask_lock;
-    pthread_cond_t mask_work;
-    pgl_request *masks, **masks_end;
+    pthread_cond_t mask_work, mask_done;
+    pgl_mask_list quick_masks, slow_masks, done_masks;
+    uint32_t n_quick;    /* asked for and not done: planning may wait for them */
+    uint64_t mask_round; /* what was asked for in an earlier one has been waited for */
+    uint32_t n_slow_at_work;
     bool mask_closing;
 };
 
@@ -106,9 +116,13 @@ bool pgl_engine_plan(pgl_engine *engine, pgl_flight *flight);         /* false: 
 /* result.c */
 void pgl_engine_take_results(pgl_engine *engine, pgl_flight *flight, const pgl_step_timing *timing);
 
-/* mask.c */
+/* mask.c: a row is planned when its mask is there, so that no step waits for a grammar */
+void pgl_mask_init(pgl_engine *engine);
 void *pgl_mask_main(void *engine);
-void pgl_mask_ask(pgl_engine *engine, pgl_request *request); /* mask_ticket and mask_row are set */
-void pgl_mask_stop(pgl_engine *engine);                      /* waits for their end */
+void pgl_mask_ask(pgl_engine *engine, pgl_request *request); /* for the next token; none for free requests */
+void pgl_mask_wait(
+    pgl_engine *engine); /* for the quick ones, a part of a step; called before a plan is made */
+void pgl_mask_take(pgl_engine *engine); /* what is done: rows become ready, failed requests end */
+void pgl_mask_stop(pgl_engine *engine); /* waits for the threads' end */
 
 #endif

@@ -88,9 +88,12 @@ void pgl_engine_make_ready(pgl_engine *engine, pgl_request *r) {
     pgl_sched_seq *seq = &r->seq;
     uint32_t full = r->params.n_prompt + r->max_tokens;
     bool complete = seq->n_known == full && seq->n_given + 1 >= full && r->max_tokens > 0;
-    bool masked = r->params.mask.next != NULL && r->sampling > 0;
-    seq->ready = r->phase == PGL_PHASE_RUNNING && seq->n_given < seq->n_known && !complete && !masked;
-    seq->row_end = seq->ready ? next_place(engine, r) : UINT32_MAX;
+    /* Without its mask a request may be read up to the token that samples, and no further. */
+    bool masked = r->params.mask.next != NULL && !r->mask_here && r->max_tokens > 0;
+    uint32_t end = masked ? seq->n_known - 1 : seq->n_known;
+    seq->ready = r->phase == PGL_PHASE_RUNNING && seq->n_given < end && !complete;
+    r->save_at = seq->ready ? next_place(engine, r) : UINT32_MAX;
+    seq->row_end = seq->ready ? least(r->save_at, masked ? end : UINT32_MAX) : UINT32_MAX;
 }
 
 /* ---- waiting for what another is reading ---- */
@@ -314,6 +317,8 @@ static bool admit(void *user, pgl_sched_seq *seq) {
     seq->n_given = r->n_landed = hit.n_tokens;
     plan_start(engine, r, snapshot);
     note_admission(engine, r, &hit);
+    if (!r->mask_here && !r->mask_asked) /* the first; one that is resumed has asked before */
+        pgl_mask_ask(engine, r);
     pgl_engine_make_ready(engine, r);
     return true;
 }
@@ -381,8 +386,8 @@ static bool want_sample(pgl_request *r, pgl_row *row) {
     row->token_limit = r->max_tokens - answer;
     row->result->tokens = r->tokens + r->seq.n_known;
     row->result->logprobs = r->logprobs != NULL ? r->logprobs + answer : NULL;
-    if (r->params.mask.next != NULL) {
-        row->mask_kind = PGL_MASK_LATE;
+    if (r->params.mask.next != NULL && r->mask_answer == PGL_MASK_SOME) {
+        row->mask_kind = PGL_MASK_GIVEN;
         row->mask = r->mask;
     }
     if (r->n_top == 0)
@@ -400,7 +405,7 @@ static void want_snapshot(pgl_engine *engine, pgl_flight *flight, pgl_flight_row
     uint32_t end = info->first + info->n_tokens;
     pgl_request *r = info->request;
     info->snapshot = PGL_NO_SNAPSHOT;
-    if (end != r->seq.row_end || !reserve_ops(&flight->after, 1))
+    if (end != r->save_at || !reserve_ops(&flight->after, 1))
         return;
     info->snapshot = pgl_cache_take_snapshot(engine->cache, r->number, is_unasked(r, end));
     if (info->snapshot != PGL_NO_SNAPSHOT)
@@ -433,7 +438,7 @@ static void plan_row(pgl_engine *engine, pgl_flight *flight, pgl_request *r, uin
     r->seq.n_given = end;
     r->seq.n_known += info->samples;
     r->in_flight++;
-    r->sampling += info->samples;
+    r->mask_here = r->mask_here && !info->samples;
     engine->slots[r->slot].in_flight++;
     pgl_engine_make_ready(engine, r);
 }

@@ -60,7 +60,6 @@ struct pgl_request {
     uint32_t n_value;    /* tokens whose value is known; seq.n_known counts those being sampled, too */
     uint32_t n_landed;   /* tokens whose step is over, of this life */
     uint32_t in_flight;  /* rows */
-    uint32_t sampling;   /* rows in flight that sample */
     uint32_t life;       /* admissions so far: rows of an earlier one are out of date */
     uint32_t next_hint;  /* first of params.snapshot_at that is still ahead */
     uint32_t end_length; /* of the slot when the answer was complete: a snapshot is wanted there; 0: none */
@@ -68,16 +67,20 @@ struct pgl_request {
     uint32_t held_place;
     bool admitted;        /* once */
     bool prompt_complete; /* prompt_logprobs, if wanted, are there */
-    uint32_t *mask;       /* [(n_vocab + 31) / 32] */
+    uint32_t save_at;     /* count of tokens at which its next row is to leave a snapshot; UINT32_MAX: none */
     uint64_t admitted_ns, first_ns;
+    bool mask_asked; /* for the next token: at a mask thread, or done and not taken back */
+    bool mask_here;  /* the next token's mask, and what was answered, can be used */
 
-    /* a mask thread's while a row with a late mask is in flight, else the engine thread's */
+    /* a mask thread's from mask_asked until it is taken back, else the engine thread's */
+    uint32_t *mask; /* [(n_vocab + 31) / 32] */
     pgl_request *next_mask;
-    uint64_t mask_ticket;
-    uint32_t mask_row;
-    int32_t mask_token;
-    bool mask_failed;
+    int32_t mask_token; /* the token before; -1: none */
+    pgl_mask_answer mask_answer;
+    uint64_t mask_ns; /* processor time that it took */
     pgl_error mask_error;
+
+    uint64_t mask_round; /* guarded by the engine's mask_lock: in which planning may wait for its mask */
 
     pgl_request *next_inbox; /* guarded by the engine's lock */
     atomic_bool cancelled;

@@ -32,10 +32,6 @@ static void take_prompt(pgl_request *r, const pgl_flight_row *info) {
 /* What the row sampled is the request's next token, also when the request was parked meanwhile. */
 static void take_token(pgl_engine *engine, const pgl_flight_row *info, const pgl_row_result *result) {
     pgl_request *r = info->request;
-    if (r->mask_failed) {
-        pgl_engine_end(engine, r, PGL_FINISH_ERROR, -1, &r->mask_error);
-        return;
-    }
     int32_t token = r->tokens[r->n_value];
     if (r->first_ns == 0)
         r->first_ns = pgl_now_ns();
@@ -56,7 +52,9 @@ static void take_token(pgl_engine *engine, const pgl_flight_row *info, const pgl
     if (result->end == PGL_ROW_LIMIT) {
         r->end_length = result->length;
         pgl_engine_end(engine, r, PGL_FINISH_LENGTH, -1, NULL);
+        return;
     }
+    pgl_mask_ask(engine, r);
 }
 
 static void take_row(pgl_engine *engine, const pgl_flight_row *info, const pgl_row_result *result,
@@ -67,7 +65,6 @@ static void take_row(pgl_engine *engine, const pgl_flight_row *info, const pgl_r
     if (result->end != PGL_ROW_INERT) /* before the token: who has seen it may ask for its step */
         pgl_request_publish_step(r, &note);
     r->in_flight--;
-    r->sampling -= info->samples;
     engine->slots[info->slot].in_flight--;
     if (r->life == info->life)
         r->n_landed = info->first + info->n_tokens;
