@@ -139,6 +139,13 @@ static pgl_status make(pgl_constraint_vocabulary *v, pgl_error *err) {
     return status;
 }
 
+pgl_status pgl_constraint_vocabulary_prepare(pgl_constraint_vocabulary *vocabulary, pgl_error *err) {
+    pthread_mutex_lock(&vocabulary->lock);
+    pgl_status status = vocabulary->made == NULL ? make(vocabulary, err) : PGL_OK;
+    pthread_mutex_unlock(&vocabulary->lock);
+    return status;
+}
+
 /* ---- compiling */
 
 /* The library goes down into a grammar's rules, a schema's references and its own expressions with a call for each. The
@@ -296,12 +303,8 @@ pgl_status pgl_constraint_open(pgl_constraint_vocabulary *vocabulary, const pgl_
     pgl_buf grammar = PGL_BUF_INIT;
     pgl_constraint *c = NULL;
     pgl_status status = pgl_constraint_grammar(spec, &grammar, err);
-    if (status == PGL_OK) {
-        pthread_mutex_lock(&vocabulary->lock);
-        if (vocabulary->made == NULL)
-            status = make(vocabulary, err);
-        pthread_mutex_unlock(&vocabulary->lock);
-    }
+    if (status == PGL_OK)
+        status = pgl_constraint_vocabulary_prepare(vocabulary, err);
     if (status == PGL_OK)
         status = open_empty(vocabulary, spec->kind, names_matter(spec), &c, err);
     if (status == PGL_OK)

@@ -1,8 +1,8 @@
 /* Structured output: which tokens may come next so that an answer keeps to a JSON schema, a regular expression, a grammar,
  * or the model's own form of tool calls.
  *
- * A vocabulary is made once for a tokenizer and shared by any number of threads; its expensive part is made when the
- * first grammar needs it. A constraint is one running answer and belongs to one thread at a time. Nothing here fails
+ * A vocabulary is made once for a tokenizer and shared by any number of threads; its expensive part is made by
+ * pgl_constraint_vocabulary_prepare, or else when the first grammar needs it. A constraint is one running answer and belongs to one thread at a time. Nothing here fails
  * open: what cannot be enforced is refused when the constraint is opened, and a fault later is an error.
  *
  * Stated rules. References into the network are never followed. Between JSON tokens at most PGL_CONSTRAINT_BLANKS blanks
@@ -45,6 +45,10 @@ typedef struct pgl_constraint_tokens {
 
 pgl_status pgl_constraint_vocabulary_open(const pgl_constraint_tokens *tokens,
                                           pgl_constraint_vocabulary **out, pgl_error *err);
+/* Makes the part that takes seconds for large vocabularies on a busy machine. Any thread, any number of times, also beside
+ * pgl_constraint_open: it is made once, and who needs it meanwhile waits. */
+pgl_status pgl_constraint_vocabulary_prepare(pgl_constraint_vocabulary *vocabulary, pgl_error *err);
+
 void pgl_constraint_vocabulary_close(
     pgl_constraint_vocabulary *vocabulary); /* NULL is allowed; after its constraints */
 

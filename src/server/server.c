@@ -249,6 +249,18 @@ static void on_done(void *user, pgl_exchange *exchange, int status, uint64_t byt
 
 /* ---- life ---- */
 
+/* So that the first structured answer does not pay for it. What fails here is tried again by whoever needs it. */
+static void prepare_forms(pgl_job *job) {
+    pgl_server *server = (pgl_server *)((char *)job - offsetof(pgl_server, prepare_forms));
+    uint64_t start = pgl_now_ns();
+    pgl_error err;
+    if (pgl_constraint_vocabulary_prepare(server->vocabulary, &err) != PGL_OK)
+        pgl_log(PGL_LOG_WARN, "server", "%s", err.text);
+    else
+        pgl_log(PGL_LOG_DEBUG, "server", "ready for structured output after %.1f ms",
+                (double)(pgl_now_ns() - start) * 1e-6);
+}
+
 static bool copy_names(pgl_server *server, const char *const *names, uint32_t n) {
     const char *own = pgl_runtime_name(server->runtime);
     if (n == 0) {
@@ -329,6 +341,9 @@ pgl_status pgl_server_open(const pgl_server_options *options, pgl_server **out, 
         pgl_server_close(server);
         return status;
     }
+    server->prepare_forms.run = prepare_forms;
+    if (server->vocabulary && !server->echo)
+        pgl_workers_put(server->workers, PGL_JOB_FORM, &server->prepare_forms);
     *out = server;
     return PGL_OK;
 }

@@ -28,6 +28,7 @@ struct pgl_server {
     const pgl_tokenizer *tokenizer;
     const pgl_chat *chat;                  /* NULL: the checkpoint has no template */
     pgl_constraint_vocabulary *vocabulary; /* of structured output */
+    pgl_job prepare_forms;                 /* makes it, once, behind the start */
     pgl_access *access;
     pgl_workers *workers;
     pgl_metrics *metrics;

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import SLOWDOWN, events
+from conftest import SLOWDOWN, events, serving
 
 M = "/v1/chat/completions"
 COLOURS = {
@@ -92,6 +92,15 @@ def test_deep_schemas_are_refused_in_no_time(server):
                              "response_format": {"type": "json_schema", "json_schema": {"schema": deep}}})
     assert answer.status_code == 400
     server.healthy()
+
+
+def test_the_first_structured_answer_finds_the_vocabulary_made():
+    """It takes seconds for a large one: it is made behind the start, unasked."""
+    with serving("--log-level", "debug") as server:
+        until = time.monotonic() + 10 * SLOWDOWN
+        while "ready for structured output" not in server.stderr():
+            assert time.monotonic() < until, server.stderr()
+            time.sleep(0.02)
 
 
 def ambiguous(alternative, n):

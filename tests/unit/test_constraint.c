@@ -1,4 +1,7 @@
 /* Structured output on a vocabulary of single bytes and a few longer tokens: what masks allow is walked, text by text. */
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "constraint_world.h"
 
 static void schemas_hold_types_bounds_and_required_members(void **state) {
@@ -125,6 +128,64 @@ static void broken_and_deep_schemas_are_refused(void **state) {
     print_message("%s\n", err.text);
 }
 
+typedef struct counted {
+    pgl_constraint_vocabulary *vocabulary;
+    atomic_uint n_asked;
+    atomic_uint n_waiting;
+} counted;
+
+static const char *counted_bytes(const void *user, int32_t id, size_t *size, bool *control) {
+    counted *c = (counted *)(uintptr_t)user;
+    atomic_fetch_add(&c->n_asked, 1);
+    return bytes_of(single, id, size, control);
+}
+
+enum { PREPARERS = 6 };
+
+static void *prepare_or_open(void *user) {
+    counted *c = user;
+    pgl_constraint_spec spec = {.kind = PGL_CONSTRAINT_JSON_OBJECT};
+    pgl_constraint *constraint = NULL;
+    bool opens = atomic_fetch_add(&c->n_waiting, 1) % 2 == 0;
+    while (atomic_load(&c->n_waiting) < PREPARERS) {
+    }
+    pgl_status status = opens ? pgl_constraint_open(c->vocabulary, &spec, &constraint, NULL)
+                              : pgl_constraint_vocabulary_prepare(c->vocabulary, NULL);
+    pgl_constraint_close(constraint);
+    return status == PGL_OK ? c : NULL;
+}
+
+static void a_vocabulary_is_made_once_by_however_many_threads(void **state) {
+    (void)state;
+    const int32_t ends[] = {264, 265};
+    counted c;
+    atomic_init(&c.n_asked, 0);
+    atomic_init(&c.n_waiting, 0);
+    pgl_constraint_tokens tokens = {N_IDS, counted_bytes, &c, ends, 2};
+    assert_int_equal(pgl_constraint_vocabulary_open(&tokens, &c.vocabulary, NULL), PGL_OK);
+    assert_int_equal(pgl_constraint_vocabulary_prepare(c.vocabulary, NULL), PGL_OK);
+    assert_int_equal(atomic_load(&c.n_asked), N_IDS);
+    pgl_constraint_spec spec = {.kind = PGL_CONSTRAINT_JSON_OBJECT};
+    pgl_constraint *constraint;
+    assert_int_equal(pgl_constraint_open(c.vocabulary, &spec, &constraint, NULL), PGL_OK);
+    assert_int_equal(atomic_load(&c.n_asked), N_IDS); /* the first grammar finds it made */
+    pgl_constraint_close(constraint);
+    pgl_constraint_vocabulary_close(c.vocabulary);
+
+    atomic_store(&c.n_asked, 0);
+    assert_int_equal(pgl_constraint_vocabulary_open(&tokens, &c.vocabulary, NULL), PGL_OK);
+    pthread_t threads[PREPARERS];
+    for (int i = 0; i < PREPARERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, prepare_or_open, &c), 0);
+    for (int i = 0; i < PREPARERS; i++) {
+        void *done;
+        assert_int_equal(pthread_join(threads[i], &done), 0);
+        assert_non_null(done);
+    }
+    assert_int_equal(atomic_load(&c.n_asked), N_IDS);
+    pgl_constraint_vocabulary_close(c.vocabulary);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schemas_hold_types_bounds_and_required_members),
@@ -133,6 +194,7 @@ int main(void) {
         cmocka_unit_test(lengths_count_code_points_and_escapes_stay_reachable),
         cmocka_unit_test(expressions_choices_and_grammars),
         cmocka_unit_test(required_tools_take_the_models_own_form),
+        cmocka_unit_test(a_vocabulary_is_made_once_by_however_many_threads),
         cmocka_unit_test(broken_and_deep_schemas_are_refused),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
