@@ -39,7 +39,7 @@ foreach(name test_cuda_kernels test_cuda_kernels_layers)
 endforeach()
 
 # Those with threads worth a run under ThreadSanitizer (scripts/test runs this label alone there).
-foreach(name test_engine test_engine_masks test_api test_http_server test_backend_threads)
+foreach(name test_engine test_engine_masks test_engine_steps test_api test_http_server test_backend_threads)
   if(TEST ${name})
     set_property(TEST ${name} APPEND PROPERTY LABELS threads)
   endif()

@@ -14,6 +14,7 @@
 #include "base/log.h"
 
 static const uint64_t second_ns = 1000000000u;
+static const uint64_t long_step_ns = 20000000u;
 
 const char *pgl_miss_name(pgl_miss miss) {
     static const char *const names[] = {
@@ -207,14 +208,18 @@ static double follow(double so_far, double now) {
     return so_far > 0 ? 0.75 * so_far + 0.25 * now : now;
 }
 
+static bool is_mostly_prompt(uint64_t n_tokens, size_t n_rows) {
+    enum { FEWEST = 16 };
+    return n_tokens >= FEWEST && n_tokens >= 2 * n_rows;
+}
+
 /* The time of a prompt token, from steps that were mostly prompt, and of a step of answers. */
 static void measure(pgl_engine *engine, const pgl_flight *flight, const pgl_step_timing *timing) {
-    enum { FEWEST = 16 };
     engine->stats.steps++;
     engine->stats.step_tokens += timing->n_tokens;
     engine->stats.step_ns += timing->total_ns;
     engine->stats.step_bytes_read += timing->bytes_read;
-    if (timing->n_tokens >= FEWEST && timing->n_tokens >= 2 * flight->n_rows)
+    if (is_mostly_prompt(timing->n_tokens, flight->n_rows))
         engine->token_ns = follow(engine->token_ns, (double)timing->total_ns / (double)timing->n_tokens);
     else if (timing->n_tokens > 0 && timing->n_tokens == flight->n_rows)
         engine->answer_ns = follow(engine->answer_ns, (double)timing->total_ns);
@@ -236,30 +241,48 @@ static void land(pgl_engine *engine) {
     pgl_engine_take_results(engine, flight, &timing);
 }
 
+/* Of a step that is in flight, from its beginning; UINT64_MAX: a prompt's, and none has been measured. */
+static uint64_t expected_ns(const pgl_engine *engine, const pgl_flight *flight) {
+    double prompt = (double)flight->n_tokens * engine->token_ns;
+    if (!is_mostly_prompt(flight->n_tokens, flight->n_rows))
+        return (uint64_t)engine->answer_ns;
+    return prompt > 0 ? (uint64_t)prompt : UINT64_MAX;
+}
+
+/* A plan is made while a step runs, so that the next begins at once, but only beside a short one: what is cancelled or
+ * comes meanwhile would have to wait for two, and beside a long one planning costs nothing. */
+static bool may_plan(const pgl_engine *engine) {
+    uint32_t most =
+        engine->caps.max_in_flight < PGL_MOST_IN_FLIGHT ? engine->caps.max_in_flight : PGL_MOST_IN_FLIGHT;
+    if (engine->n_flights == 0 || engine->n_flights == most)
+        return engine->n_flights == 0;
+    return expected_ns(engine, &engine->flights[engine->first_flight]) < long_step_ns;
+}
+
 static void *engine_main(void *user) {
     pgl_engine *engine = user;
     (void)pthread_setname_np(pthread_self(), "pgl-engine");
-    uint32_t most =
-        engine->caps.max_in_flight < PGL_MOST_IN_FLIGHT ? engine->caps.max_in_flight : PGL_MOST_IN_FLIGHT;
     bool idle = false;
     for (;;) {
-        if (engine->n_flights < most)
+        bool may = may_plan(engine);
+        if (may)
             pgl_mask_wait(engine);
         if (!take_messages(engine, idle))
             break;
         pgl_mask_take(engine);
+        uint32_t n_dropped = reap(engine); /* before the plan: their slots are free for it */
         bool planned = false;
-        if (engine->n_flights < most) {
+        if (may) {
             pgl_flight *flight =
                 &engine->flights[(engine->first_flight + engine->n_flights) % PGL_MOST_IN_FLIGHT];
             planned = pgl_engine_plan(engine, flight);
             if (planned)
                 launch(engine, flight);
         }
-        bool landed = engine->n_flights == most || (!planned && engine->n_flights > 0);
+        bool landed = engine->n_flights > 0 && (!planned || !may_plan(engine));
         if (landed)
             land(engine);
-        uint32_t n_dropped = reap(engine);
+        n_dropped += reap(engine);
         show_figures(engine, n_dropped);
         idle = !planned && !landed && n_dropped == 0; /* else there may be something new to plan */
     }

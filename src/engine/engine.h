@@ -192,8 +192,8 @@ bool pgl_request_next(pgl_request *request, pgl_event *event);
 /* Waits until there is an event to take, at most wait_ns (UINT64_MAX: for ever). False: none came. */
 bool pgl_request_wait(pgl_request *request, uint64_t wait_ns);
 
-/* The request ends with PGL_FINISH_CANCELLED before the next step is planned; nothing more is computed for it
- * than the steps already submitted. Again, or after the end: nothing happens. */
+/* The request ends with PGL_FINISH_CANCELLED before the next step is planned; nothing more is computed for it than the step
+ * in flight, and its slot is free for the next. (Of steps of a few milliseconds two may be in flight.) Again, or after the end: nothing happens. */
 void pgl_request_cancel(pgl_request *request);
 
 pgl_request_view pgl_request_progress(pgl_request *request);

@@ -39,7 +39,7 @@ typedef struct pgl_flight {
     pgl_flight_row *info;    /* [max_rows] */
     int32_t *targets;        /* [max_step_tokens] */
     size_t n_targets;
-    size_t n_rows;
+    size_t n_rows, n_tokens;
     pgl_step_plan plan;
 } pgl_flight;
 

@@ -435,6 +435,7 @@ static void plan_row(pgl_engine *engine, pgl_flight *flight, pgl_request *r, uin
     }
     want_snapshot(engine, flight, info);
     flight->n_rows++;
+    flight->n_tokens += n_tokens;
     r->seq.n_given = end;
     r->seq.n_known += info->samples;
     r->in_flight++;
@@ -478,7 +479,7 @@ bool pgl_engine_plan(pgl_engine *engine, pgl_flight *flight) {
     const pgl_sched_machine machine = {engine,         has_slot, holds, pages_available,
                                        pages_to_admit, admit,    grow,  park};
     engine->building = flight;
-    flight->before.n = flight->after.n = flight->n_rows = flight->n_targets = 0;
+    flight->before.n = flight->after.n = flight->n_rows = flight->n_tokens = flight->n_targets = 0;
     plan_saves(engine, flight);
     double gap = (double)engine->options.gap_ns;
     pgl_sched_chunk chunk = {
