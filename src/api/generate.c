@@ -34,6 +34,7 @@ typedef struct work {
     const pgl_ids *prompt;
     pgl_answer answer;
     pgl_request *request;
+    pgl_ids forced;    /* echo */
     pgl_ids generated; /* raw: to be part of the text */
     pergola_text_callback callback;
     void *user;
@@ -41,6 +42,31 @@ typedef struct work {
 } work;
 
 /* ---- the prompt ---- */
+
+/* Nothing is computed: the answer is what was asked, as if the model had said it. */
+static bool is_echo(const pergola_session *s) {
+    return pgl_runtime_is_echo(s->model->runtime);
+}
+
+/* Where nothing computes nobody closes a thought, so that one is opened only when it is asked for. */
+static int thinking_of(const pergola_session *s) {
+    return s->thinking < 0 && is_echo(s) ? 0 : s->thinking;
+}
+
+static pgl_status make_forced(work *w, pgl_error *err) {
+    const pgl_runtime *runtime = w->session->model->runtime;
+    uint32_t n_stop_ids;
+    const int32_t *stop_ids = pgl_runtime_stop_ids(runtime, &n_stop_ids);
+    pgl_status status = PGL_OK;
+    if (!is_echo(w->session))
+        return PGL_OK;
+    if (w->text != NULL)
+        status = pgl_tokenizer_encode(pgl_runtime_tokenizer(runtime), w->text, strlen(w->text),
+                                      PGL_ENCODE_RAW, &w->forced, err);
+    if (status == PGL_OK && n_stop_ids > 0 && !pgl_ids_append(&w->forced, stop_ids[0]))
+        status = pgl_fail(err, PGL_E_MEMORY, "no memory for the answer");
+    return status;
+}
 
 static pergola_status make_chat_prompt(work *w, pergola_error *err) {
     const pergola_session *s = w->session;
@@ -51,7 +77,7 @@ static pergola_status make_chat_prompt(work *w, pergola_error *err) {
     }
     const pgl_chat_request request = {
         .messages = {pgl_buf_text(&messages), messages.size},
-        .thinking = s->thinking,
+        .thinking = thinking_of(s),
         .end = PGL_CHAT_ANSWER,
     };
     pgl_error inner;
@@ -102,6 +128,9 @@ static pergola_status submit(work *w, pergola_error *err) {
         return pgl_api_error(err, PERGOLA_INVALID, "there is no text to go on from");
     if (w->prompt->count > UINT32_MAX)
         return pgl_api_error(err, PERGOLA_CONTEXT_FULL, "the prompt has %zu tokens", w->prompt->count);
+    pgl_error inner;
+    if (make_forced(w, &inner) != PGL_OK)
+        return pgl_api_fail(err, &inner);
     uint32_t n_stop_ids, n_hints;
     const int32_t *stop_ids = pgl_runtime_stop_ids(runtime, &n_stop_ids);
     uint32_t *hints = make_hints(&w->chat, &n_hints);
@@ -123,8 +152,9 @@ static pergola_status submit(work *w, pergola_error *err) {
         .max_tokens = o->max_tokens > 0 ? o->max_tokens : UINT32_MAX,
         .snapshot_at = hints,
         .n_snapshot_at = n_hints,
+        .forced = is_echo(w->session) ? w->forced.data : NULL,
+        .n_forced = (uint32_t)w->forced.count,
     };
-    pgl_error inner;
     pgl_status status = pgl_engine_submit(pgl_runtime_engine(runtime), &params, &w->request, &inner);
     free(hints);
     if (status != PGL_OK)
@@ -233,7 +263,7 @@ static pergola_status open_answer(work *w, pergola_error *err) {
         .tokenizer = pgl_runtime_tokenizer(s->model->runtime),
         .chat = !s->raw,
         .in_thought = w->chat.in_thought,
-        .no_thinking = s->thinking == 0,
+        .no_thinking = thinking_of(s) == 0,
         .stop = w->options.stop,
         .n_stop = w->options.n_stop,
         .callback = w->callback,
@@ -279,6 +309,7 @@ pergola_status pergola_generate(pergola_session *session, const char *text,
     pgl_chat_prompt_fini(&w.chat);
     pgl_answer_close(&w.answer);
     pgl_ids_fini(&w.generated);
+    pgl_ids_fini(&w.forced);
     if (result != NULL) {
         w.result.size = result->size;
         memcpy(result, &w.result, result->size < sizeof w.result ? result->size : sizeof w.result);

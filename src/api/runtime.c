@@ -287,6 +287,10 @@ const pgl_backend_caps *pgl_runtime_caps(const pgl_runtime *r) {
     return &r->caps;
 }
 
+bool pgl_runtime_is_echo(const pgl_runtime *r) {
+    return r->forced != NULL;
+}
+
 const char *pgl_runtime_name(const pgl_runtime *r) {
     return r->name;
 }

@@ -72,6 +72,9 @@ const pgl_chat *pgl_runtime_chat(const pgl_runtime *runtime); /* NULL: the check
 pgl_engine *pgl_runtime_engine(const pgl_runtime *runtime);
 const pgl_backend_caps *pgl_runtime_caps(const pgl_runtime *runtime);
 
+/* Nothing is computed: requests carry the tokens of their answers. */
+bool pgl_runtime_is_echo(const pgl_runtime *runtime);
+
 /* The last part of the directory's path. */
 const char *pgl_runtime_name(const pgl_runtime *runtime);
 

@@ -1,6 +1,8 @@
 /* Owns nothing: chooses context and cache within the budget. */
 #include "api/runtime_memory.h"
 
+#include <string.h>
+
 #include "base/memory.h"
 #include "base/pool.h"
 
@@ -75,6 +77,9 @@ pgl_status pgl_runtime_plan_memory(const pgl_runtime_options *o, const pgl_check
             fits > 0 ? fits : request.context_tokens; /* nothing fits: the plan says so */
     }
     wish_for_cache(o, model, &request);
+    /* A size that was asked for is kept, or what is asked does not fit. */
+    if (o->cache_bytes > 0)
+        return pgl_plan_memory(model, &request, plan, err);
     return fit_cache(model, &request, plan, err);
 }
 
@@ -85,6 +90,9 @@ pgl_status pgl_runtime_check_fits(const pgl_memory_plan *plan, pgl_error *err) {
     pgl_buf table = PGL_BUF_INIT;
     (void)pgl_plan_check_fits(plan, &reason);
     bool ok = pgl_plan_text(plan, &table);
+    char *verdict = ok ? strstr(table.data, "\nIt does not fit") : NULL; /* the reason has said it */
+    if (verdict != NULL)
+        *verdict = '\0';
     pgl_status status =
         pgl_fail(err, PGL_E_MEMORY, "%s%s%s", reason.text, ok ? "\n" : "", ok ? pgl_buf_text(&table) : "");
     pgl_buf_fini(&table);

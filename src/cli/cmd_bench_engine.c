@@ -265,7 +265,10 @@ static int run(bench *b, int argc, char **argv) {
     pgl_buf_fini(&b->command);
     free(b->flights);
     free(b->ids);
-    return status == PGL_OK ? PGL_EXIT_OK : pgl_cli_fail("bench engine", &err);
+    if (status == PGL_OK)
+        return PGL_EXIT_OK;
+    int code = pgl_cli_fail("bench engine", &err);
+    return status == PGL_E_INVALID ? PGL_EXIT_USAGE : code;
 }
 
 int pgl_cmd_bench_engine(int argc, char **argv) {
@@ -343,7 +346,7 @@ int pgl_cmd_bench_engine(int argc, char **argv) {
          .target = &o->format,
          .value = "FORMAT",
          .choices = formats,
-         .help = "md or json"},
+         .help = "md or json (md)"},
     };
     pgl_command command = {
         .name = "bench engine",

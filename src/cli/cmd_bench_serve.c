@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/alloc.h"
 #include "cli/commands.h"
@@ -260,10 +259,10 @@ static void on_interrupt(evutil_socket_t number, short what, void *user) {
 
 static pgl_status open_base(bench *b) {
     struct event_config *config = event_config_new();
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
-        files.rlim_cur = files.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &files);
+    pgl_status status = pgl_cli_raise_file_limit(&b->err);
+    if (status != PGL_OK) {
+        event_config_free(config);
+        return status;
     }
     (void)signal(SIGPIPE, SIG_IGN);
     /* Arrivals are closer together than the milliseconds of an ordinary wait. */

@@ -112,13 +112,18 @@ static void do_help(chat *c, const char *rest) {
         "Ctrl-C stops an answer, or clears the line.");
 }
 
-static void run_command(chat *c, const char *line) {
+/* What is pasted in one piece may go on behind a command's line: *next is what stands there. A system prompt takes all. */
+static void run_command(chat *c, const char *line, const char **next) {
     size_t length = strcspn(line, " \n\t");
     const char *rest = line + length + strspn(line + length, " \n\t");
+    const char *end = strchr(line, '\n');
+    *next = "";
     const char *names[PGL_COUNT(chat_commands)];
     for (size_t i = 0; i < PGL_COUNT(chat_commands); i++) {
         names[i] = chat_commands[i].name;
         if (strlen(names[i]) == length && memcmp(names[i], line, length) == 0) {
+            if (end != NULL && chat_commands[i].run != do_system)
+                *next = end + 1;
             chat_commands[i].run(c, rest);
             return;
         }
@@ -184,15 +189,16 @@ static pgl_line_end read_message(chat *c, pgl_buf *message) {
 
 static void take_message(chat *c, const pgl_buf *message) {
     const char *text = pgl_buf_text(message);
-    size_t blank = strspn(text, " \t\n");
-    if (text[blank] == '\0')
+    if (text[strspn(text, " \t\n")] == '\0')
         return;
     pgl_line_editor_remember(c->editor, text);
-    if (strlen(text) != message->size || !pgl_utf8_valid(text, message->size))
+    if (strlen(text) != message->size || !pgl_utf8_valid(text, message->size)) {
         say(c, "This is not UTF-8 text.");
-    else if (text[0] == '/' && text[1] != '/')
-        run_command(c, text);
-    else
+        return;
+    }
+    while (text[0] == '/' && text[1] != '/' && !c->done)
+        run_command(c, text, &text);
+    if (text[strspn(text, " \t\n")] != '\0' && !c->done)
         answer(c, text[0] == '/' ? text + 1 : text);
 }
 
@@ -252,9 +258,9 @@ static void greet(const chat *c) {
                      info.device, info.context);
 }
 
-static int run(const pgl_talk_options *o, bool seed_given, bool no_history) {
+static int run(const pgl_command *command, const pgl_talk_options *o, bool seed_given, bool no_history) {
     chat c = {.options = o, .code = PGL_EXIT_FAILURE};
-    c.model = pgl_talk_open("chat", o, &c.code);
+    c.model = pgl_talk_open(command, o, &c.code);
     if (c.model == NULL)
         return c.code;
     char path[4096];
@@ -310,5 +316,7 @@ int pgl_cmd_chat(int argc, char **argv) {
     for (size_t i = 0; i < PGL_COUNT(options); i++)
         if (options[i].target == &o.seed)
             seed_given = options[i].source != PGL_OPTION_DEFAULT;
-    return run(&o, seed_given, no_history);
+    if (!pgl_talk_check(&command, &o, &code))
+        return code;
+    return run(&command, &o, seed_given, no_history);
 }

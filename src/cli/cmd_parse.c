@@ -22,12 +22,13 @@ typedef struct job {
 static pgl_status read_stdin(pgl_buf *out, pgl_error *err) {
     char piece[1 << 14];
     size_t n;
-    while ((n = fread(piece, 1, sizeof piece, stdin)) > 0) {
+    do { /* on a terminal the end is not there a second time */
+        n = fread(piece, 1, sizeof piece, stdin);
         if (out->size + n > MAX_INPUT_BYTES)
             return pgl_fail(err, PGL_E_TOO_LARGE, "standard input is over %zu bytes", MAX_INPUT_BYTES);
         if (!pgl_buf_append(out, piece, n))
             return pgl_fail(err, PGL_E_MEMORY, "no memory for standard input");
-    }
+    } while (n > 0 && !feof(stdin));
     return ferror(stdin) ? pgl_fail(err, PGL_E_IO, "standard input could not be read") : PGL_OK;
 }
 

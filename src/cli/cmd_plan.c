@@ -58,7 +58,7 @@ static int does_not_fit(const pgl_memory_plan *plan) {
     return pgl_cli_fail("plan", &err);
 }
 
-static int run(const plan_options *o) {
+static int run(const pgl_command *command, const plan_options *o) {
     char directory[4096];
     pgl_error err;
     pgl_memory_plan plan;
@@ -82,7 +82,7 @@ static int run(const plan_options *o) {
         (void)fputs(pgl_buf_text(&out), stdout);
         code = plan.fits ? PGL_EXIT_OK : does_not_fit(&plan);
     } else {
-        code = pgl_cli_fail("plan", &err);
+        code = pgl_options_fail(command, &err);
     }
     pgl_buf_fini(&out);
     return code;
@@ -109,5 +109,5 @@ int pgl_cmd_plan(int argc, char **argv) {
     int code;
     if (!pgl_options_parse(&command, argc, argv, &code))
         return code;
-    return run(&o);
+    return run(&command, &o);
 }

@@ -191,7 +191,7 @@ static int run(const pgl_command *command, const run_options *o) {
     pgl_buf prompt = PGL_BUF_INIT;
     int code = PGL_EXIT_FAILURE;
     if (take_prompt(command, o->raw, &prompt, &code)) {
-        pergola_model *model = pgl_talk_open("run", &o->talk, &code);
+        pergola_model *model = pgl_talk_open(command, &o->talk, &code);
         if (model != NULL) {
             pgl_talk_catch_interrupt();
             code = answer(model, o, pgl_buf_text(&prompt));
@@ -239,5 +239,7 @@ int pgl_cmd_run(int argc, char **argv) {
     for (size_t i = 0; i < PGL_COUNT(options); i++)
         if (options[i].target == &o.talk.seed)
             o.seed_given = options[i].source != PGL_OPTION_DEFAULT;
+    if (!pgl_talk_check(&command, &o.talk, &code))
+        return code;
     return run(&command, &o);
 }

@@ -5,10 +5,10 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "api/runtime.h"
@@ -17,6 +17,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/machine.h"
 #include "cli/options.h"
 #include "cli/serve_options.h"
 #include "server/server.h"
@@ -118,19 +119,21 @@ static pgl_status read_words(serving *s) {
     /* Whoever may list processes sees their command lines: the key is not left there. */
     if (o->keys)
         explicit_bzero((char *)(uintptr_t)o->keys, strlen(o->keys));
+    if (o->keys && s->n_keys == 0) /* it is no way to say that there is none */
+        return pgl_fail(&s->err, PGL_E_INVALID, "api-key: expected a key, found none");
     if (!o->key_file)
         return PGL_OK;
     pgl_status status = pgl_fs_read(o->key_file, KEY_FILE_BYTES, &s->key_file, &s->err);
     if (status != PGL_OK) {
-        pgl_error_prefix(&s->err, "--api-key-file");
+        pgl_error_prefix(&s->err, "api-key-file");
         return status;
     }
     size_t before = s->n_keys;
     s->n_keys += pgl_access_split_keys(s->key_file.data, s->keys + before, MOST_WORDS + 1 - before);
     if (s->n_keys > MOST_WORDS)
-        return pgl_fail(&s->err, PGL_E_INVALID, "--api-key-file: more than %u keys in all", MOST_WORDS);
+        return pgl_fail(&s->err, PGL_E_INVALID, "api-key-file: more than %u keys in all", MOST_WORDS);
     if (s->n_keys == before)
-        return pgl_fail(&s->err, PGL_E_INVALID, "--api-key-file: %s holds no key", o->key_file);
+        return pgl_fail(&s->err, PGL_E_INVALID, "api-key-file: %s holds no key", o->key_file);
     return PGL_OK;
 }
 
@@ -139,18 +142,9 @@ static pgl_status check_access(serving *s) {
         return PGL_OK;
     return pgl_fail(
         &s->err, PGL_E_INVALID,
-        "--host %s would let other machines use this server, and it has no API key: give one with --api-key, "
+        "host: %s would let other machines use this server, and it has no API key: give one with --api-key, "
         "--api-key-file or PERGOLA_API_KEY, or say --allow-no-key",
         s->options.host);
-}
-
-static void raise_file_limit(void) {
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == files.rlim_max)
-        return;
-    files.rlim_cur = files.rlim_max;
-    if (setrlimit(RLIMIT_NOFILE, &files) != 0)
-        pgl_log(PGL_LOG_DEBUG, "serve", "the limit of open files stays where it is: %s", strerror(errno));
 }
 
 /* ---- opening ---- */
@@ -216,8 +210,11 @@ static void print_block(const serving *s) {
     /* Where the request log is data, it is alone on standard output. */
     FILE *to = o->request_log && strcmp(o->request_log, "-") == 0 ? stderr : stdout;
     const pgl_backend_caps *caps = pgl_runtime_caps(s->runtime);
-    const char *host = strcmp(o->host, "0.0.0.0") == 0 || strcmp(o->host, "::") == 0 ? "127.0.0.1" : o->host;
-    bool six = strchr(host, ':') != NULL;
+    const char *host =
+        strcmp(o->host, "0.0.0.0") == 0 || strcmp(o->host, "::") == 0 || strcmp(o->host, "[::]") == 0
+            ? "127.0.0.1"
+            : o->host;
+    bool six = strchr(host, ':') != NULL && host[0] != '[';
     (void)fprintf(to, "pergola " PGL_VERSION " serves %s\n",
                   s->n_names ? s->names[0] : pgl_runtime_name(s->runtime));
     (void)fprintf(to, "  %-10s %s\n", "model", s->model);
@@ -237,7 +234,12 @@ static void print_block(const serving *s) {
     (void)fprintf(to, "  %-10s http://%s%s%s:%u/v1\n", "address", six ? "[" : "", host, six ? "]" : "",
                   s->sockets.port);
     (void)fprintf(to, "ready; Ctrl-C ends it\n");
-    (void)fflush(to);
+    /* A server whose output nobody reads serves all the same. */
+    if (fflush(to) != 0) {
+        pgl_log(PGL_LOG_WARN, "serve", "standard output could not be written: %s", strerror(errno));
+        __fpurge(to);
+        clearerr(to);
+    }
 }
 
 /* ---- the end ---- */
@@ -273,7 +275,9 @@ static void close_all(serving *s) {
 }
 
 static pgl_status serve(serving *s) {
-    pgl_status status = read_words(s);
+    pgl_status status = pgl_cli_raise_file_limit(&s->err);
+    if (status == PGL_OK)
+        status = read_words(s);
     if (status == PGL_OK)
         status = pgl_find_model(s->options.model, s->model, sizeof s->model, &s->err);
     /* The port before the model: one that is taken is said at once. */
@@ -313,11 +317,10 @@ int pgl_cmd_serve(int argc, char **argv) {
     pgl_log_level level = PGL_LOG_INFO;
     if (pgl_log_level_of(options->log_level, &level))
         pgl_log_setup(level, false, STDERR_FILENO);
-    raise_file_limit();
     return_memory();
     pgl_status status = serve(&s);
     if (status != PGL_OK)
-        code = pgl_cli_fail("serve", &s.err);
+        code = pgl_serve_options_fail(&s.err);
     else
         code = PGL_EXIT_OK;
     close_all(&s);

@@ -64,7 +64,7 @@ int pgl_cmd_synth(int argc, char **argv) {
          .kind = PGL_OPTION_U64,
          .target = &synth.seed,
          .value = "N",
-         .help = "the same seed gives the same bytes on every machine"},
+         .help = "the same seed gives the same bytes on every machine (0)"},
         {.name = "out",
          .letter = 'o',
          .kind = PGL_OPTION_STRING,

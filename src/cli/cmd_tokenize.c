@@ -23,7 +23,7 @@ static pgl_status read_stdin(pgl_buf *out, pgl_error *err) {
         size_t n = fread(out->data + out->size, 1, (size_t)1 << 16, stdin);
         out->size += n;
         out->data[out->size] = 0;
-        if (n == 0)
+        if (n == 0 || feof(stdin)) /* on a terminal the end is not there a second time */
             return ferror(stdin) ? pgl_fail(err, PGL_E_IO, "standard input could not be read") : PGL_OK;
     }
 }

@@ -107,6 +107,13 @@ static unsigned char on_paste(EditLine *edit, int c) {
     return CC_REFRESH;
 }
 
+/* Ctrl-D that comes while no line is read, during an answer, is the terminal's own end of input, of which a NUL is left. */
+static unsigned char on_nul(EditLine *edit, int c) {
+    (void)c;
+    const LineInfo *line = el_line(edit);
+    return line->lastchar == line->buffer ? CC_EOF : CC_ERROR;
+}
+
 static void make_directories(const char *path) {
     char part[4096];
     (void)snprintf(part, sizeof part, "%s", path);
@@ -117,9 +124,10 @@ static void make_directories(const char *path) {
     }
 }
 
-static void add_paste_function(EditLine *edit) {
-    /* libedit copies the name and the help of an added function and never frees them: 144 bytes once, not ours. */
+static void add_functions(EditLine *edit) {
+    /* libedit copies the name and the help of an added function and never frees them: a few bytes once, not ours. */
     LEAKS_IGNORED_BEGIN();
+    (void)el_set(edit, EL_ADDFN, "pergola-end", "End the input where the line is empty", on_nul);
     (void)el_set(edit, EL_ADDFN, "pergola-paste", "Insert what is pasted", on_paste);
     LEAKS_IGNORED_END();
 }
@@ -150,8 +158,9 @@ pgl_line_editor *pgl_line_editor_open(const char *history_path) {
     (void)el_set(editor->edit, EL_CLIENTDATA, editor);
     (void)el_set(editor->edit, EL_PROMPT, give_prompt);
     (void)el_set(editor->edit, EL_EDITOR, "emacs");
-    add_paste_function(editor->edit);
+    add_functions(editor->edit);
     (void)el_set(editor->edit, EL_BIND, paste_begin, "pergola-paste", NULL);
+    (void)el_set(editor->edit, EL_BIND, "^@", "pergola-end", NULL);
     (void)el_set(editor->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
     open_history(editor, history_path);
     return editor;

@@ -3,7 +3,10 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+enum { LEAST_FILES = 64 };
 
 void pgl_cli_cpu_name(char *out, size_t size) {
     char line[512];
@@ -24,6 +27,22 @@ void pgl_cli_cpu_name(char *out, size_t size) {
 unsigned pgl_cli_n_cpus(void) {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (unsigned)n : 1;
+}
+
+pgl_status pgl_cli_raise_file_limit(pgl_error *err) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return PGL_OK;
+    if (files.rlim_cur < files.rlim_max) {
+        rlim_t before = files.rlim_cur;
+        files.rlim_cur = files.rlim_max;
+        if (setrlimit(RLIMIT_NOFILE, &files) != 0)
+            files.rlim_cur = before;
+    }
+    if (files.rlim_cur >= LEAST_FILES)
+        return PGL_OK;
+    return pgl_fail(err, PGL_E_IO, "the process may open %llu files, and needs %d at least (see `ulimit -n`)",
+                    (unsigned long long)files.rlim_cur, LEAST_FILES);
 }
 
 bool pgl_cli_put_command(pgl_buf *out, const char *prefix, int argc, char **argv, const char *secret) {

@@ -1,8 +1,11 @@
 /* Owns the process: chooses the subcommand, and sees to it that output which could not be written is an
  * error. The only file that knows all commands. */
+#include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/about.h"
 #include "cli/commands.h"
@@ -48,7 +51,7 @@ static void put_help(FILE *to) {
                 "  pergola chat --model DIR             a first conversation\n"
                 "  pergola run --model DIR \"Why?\"       one answer, on standard output\n"
                 "  pergola COMMAND --help               all options of a command\n"
-                "  pergola --version\n"
+                "  pergola --version, -v\n"
                 "  pergola --licenses                   of the program and of what is linked into it\n"
                 "\n"
                 "exit codes: 0 done, 1 failed (stderr says why), 2 wrong command line, 130 interrupted\n",
@@ -82,7 +85,8 @@ static int dispatch(int argc, char **argv) {
         return PGL_EXIT_USAGE;
     }
     const char *name = argv[1];
-    if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-v") == 0 || strcmp(name, "-V") == 0 ||
+        strcmp(name, "version") == 0) {
         pgl_about_version(stdout);
         return PGL_EXIT_OK;
     }
@@ -106,7 +110,16 @@ static int dispatch(int argc, char **argv) {
     return row->run(argc - 1, argv + 1);
 }
 
+/* A stream that the caller has closed must not become the first file that is opened. Reading from its place and writing
+ * to it fail as before. */
+static void fill_streams(void) {
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY); /* the lowest free one: this */
+}
+
 int main(int argc, char **argv) {
+    fill_streams();
     (void)setlocale(LC_CTYPE, ""); /* the terminal's characters; numbers stay as in "C" */
     int code = dispatch(argc, argv);
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == PGL_EXIT_OK) {

@@ -378,6 +378,32 @@ bool pgl_options_parse(pgl_command *command, int argc, char **argv, int *exit_co
     return false;
 }
 
+/* The option whose name and a colon stand at the front of text. */
+static const pgl_option *named(const pgl_command *command, const char *text) {
+    size_t length = strcspn(text, ": ");
+    for (size_t i = 0; i < command->n_options && text[length] == ':'; i++)
+        if (strlen(command->options[i].name) == length && memcmp(command->options[i].name, text, length) == 0)
+            return &command->options[i];
+    return NULL;
+}
+
+int pgl_options_fail(const pgl_command *command, pgl_error *err) {
+    const pgl_option *option = named(command, err->text);
+    pgl_option_source source = option != NULL ? option->source : PGL_OPTION_DEFAULT;
+    char where[512] = "";
+    if (source == PGL_OPTION_FROM_ENVIRONMENT)
+        (void)snprintf(where, sizeof where, "environment variable %s: --", option->env);
+    else if (source == PGL_OPTION_FROM_CONFIG)
+        (void)snprintf(where, sizeof where, "%.400s:%u: ", *command->config, option->line);
+    else if (option != NULL)
+        (void)snprintf(where, sizeof where, "--");
+    (void)fprintf(stderr, "pergola %s: %s%s\n", command->name, where, err->text);
+    if (err->status != PGL_E_INVALID)
+        return PGL_EXIT_FAILURE;
+    (void)fprintf(stderr, "See `pergola %s --help`.\n", command->name);
+    return PGL_EXIT_USAGE;
+}
+
 /* Writes text wrapped to the help's width, each line indented to column; the first line starts at `at`. */
 static void put_wrapped(FILE *to, const char *text, size_t at, size_t column) {
     size_t used = at;

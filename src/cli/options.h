@@ -93,6 +93,10 @@ typedef struct pgl_command {
  * stderr that names the option, says what was expected and what was found, and offers the nearest name). */
 bool pgl_options_parse(pgl_command *command, int argc, char **argv, int *exit_code);
 
+/* Prints what failed after the parse and returns the exit code: PGL_EXIT_USAGE for PGL_E_INVALID, else
+ * PGL_EXIT_FAILURE. A message that begins with an option's name and a colon says where its value came from. */
+int pgl_options_fail(const pgl_command *command, pgl_error *err);
+
 /* When the strings are not used any more: wipes and releases the configuration file's text. */
 void pgl_options_fini(pgl_command *command);
 
@@ -139,7 +143,7 @@ bool pgl_parse_size(const char *text, uint64_t *bytes);
 #define PGL_OPTION_ROW_SLOTS(t)                                                                              \
     {                                                                                                        \
         .name = "slots", .kind = PGL_OPTION_U32, .target = (t), .value = "N", .min = 1, .max = 4096,         \
-        .env = "PERGOLA_SLOTS", .help = "conversations that are answered at the same time"                   \
+        .env = "PERGOLA_SLOTS", .help = "conversations that are answered at the same time (1)"               \
     }
 #define PGL_OPTION_ROW_MEMORY(t)                                                                             \
     {                                                                                                        \
@@ -164,7 +168,9 @@ bool pgl_parse_size(const char *text, uint64_t *bytes);
 #define PGL_OPTION_ROW_BACKEND(t)                                                                            \
     {                                                                                                        \
         .name = "backend", .kind = PGL_OPTION_STRING, .target = (t), .value = "NAME",                        \
-        .env = "PERGOLA_BACKEND", .help = "what computes: cpu; the best there is when left out"              \
+        .env = "PERGOLA_BACKEND",                                                                            \
+        .help = "what computes: cpu; or echo: nothing does, the answer is the text that was asked, for "     \
+                "tests of clients; the best there is when left out"                                          \
     }
 
 /* The directory to load: given when it is not NULL, else models/demo beside the binary, above it, or in

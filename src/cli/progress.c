@@ -18,10 +18,13 @@ void pgl_progress_init(pgl_progress *progress, const char *what) {
 }
 
 /* Whether it is time to draw; says so at most once for each line. */
-static bool due(pgl_progress *progress, uint64_t now, uint64_t total) {
-    if (now < progress->next_ns || total == 0) {
+static bool due(pgl_progress *progress, uint64_t now, uint64_t done, uint64_t total) {
+    /* Lines stay where they are: the last one says that it is done. */
+    const bool last = !progress->terminal && progress->shown && done >= total;
+    if ((now < progress->next_ns && !last) || total == 0 || progress->ended) {
         return false;
     }
+    progress->ended = !progress->terminal && done >= total;
     progress->next_ns = now + (progress->terminal ? SECOND_NS / 10 : (uint64_t)10 * SECOND_NS);
     progress->shown = true;
     return true;
@@ -40,7 +43,7 @@ static void draw(const pgl_progress *progress, double part, double left, const c
 
 void pgl_progress_bytes(pgl_progress *progress, uint64_t done, uint64_t total) {
     const uint64_t now = pgl_now_ns();
-    if (!due(progress, now, total)) {
+    if (!due(progress, now, done, total)) {
         return;
     }
     const double rate = (double)done * 1e9 / (double)(now - progress->begin_ns);
@@ -52,7 +55,7 @@ void pgl_progress_bytes(pgl_progress *progress, uint64_t done, uint64_t total) {
 
 void pgl_progress_count(pgl_progress *progress, uint64_t done, uint64_t total, const char *unit) {
     const uint64_t now = pgl_now_ns();
-    if (!due(progress, now, total)) {
+    if (!due(progress, now, done, total)) {
         return;
     }
     const double rate = (double)done * 1e9 / (double)(now - progress->begin_ns);

@@ -10,6 +10,7 @@ typedef struct pgl_progress {
     const char *what; /* "writing" */
     bool terminal;
     bool shown;
+    bool ended; /* no terminal: the line that says all is there */
     uint64_t begin_ns, next_ns;
 } pgl_progress;
 

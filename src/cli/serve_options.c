@@ -33,7 +33,7 @@ static pgl_option options[] = {
      .target = &settings.host,
      .value = "HOST",
      .env = "PERGOLA_HOST",
-     .help = "name or address to listen on (127.0.0.1)"},
+     .help = "name or address to listen on (127.0.0.1); 0.0.0.0: all of IPv4, :: those of IPv6 too"},
     {.name = "port",
      .letter = 'p',
      .kind = PGL_OPTION_U32,
@@ -203,6 +203,10 @@ static pgl_command command = {
 
 const pgl_serve_options *pgl_serve_options_parse(int argc, char **argv, int *exit_code) {
     return pgl_options_parse(&command, argc, argv, exit_code) ? &settings : NULL;
+}
+
+int pgl_serve_options_fail(pgl_error *err) {
+    return pgl_options_fail(&command, err);
 }
 
 void pgl_serve_options_fini(void) {

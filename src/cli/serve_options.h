@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/status.h"
+
 typedef struct pgl_serve_options {
     const char *model, *host, *backend, *names, *thinking, *keys, *key_file, *origins, *hosts, *log_level,
         *config, *request_log, *trace;
@@ -18,6 +20,9 @@ typedef struct pgl_serve_options {
 
 /* The settings, which are the process's own; NULL: leave with *exit_code. One thread. */
 const pgl_serve_options *pgl_serve_options_parse(int argc, char **argv, int *exit_code);
+
+/* pgl_options_fail of them. */
+int pgl_serve_options_fail(pgl_error *err);
 
 /* When they are not used any more: wipes what a configuration file held. */
 void pgl_serve_options_fini(void);

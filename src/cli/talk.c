@@ -141,12 +141,21 @@ static void on_loading(void *user, const char *what, uint64_t done, uint64_t tot
     pgl_progress_bytes(progress, done, total);
 }
 
-pergola_model *pgl_talk_open(const char *command, const pgl_talk_options *o, int *exit_code) {
+bool pgl_talk_check(const pgl_command *command, const pgl_talk_options *o, int *exit_code) {
+    pgl_error err;
+    if (o->stop == NULL || (o->stop[0] != '\0' && pgl_utf8_valid(o->stop, strlen(o->stop))))
+        return true;
+    (void)pgl_fail(&err, PGL_E_INVALID, "stop: expected %s, found %s",
+                   o->stop[0] == '\0' ? "a text" : "UTF-8", o->stop[0] == '\0' ? "none" : "other bytes");
+    *exit_code = pgl_options_fail(command, &err);
+    return false;
+}
+
+pergola_model *pgl_talk_open(const pgl_command *command, const pgl_talk_options *o, int *exit_code) {
     char path[4096];
     pgl_error inner;
-    *exit_code = PGL_EXIT_FAILURE;
     if (pgl_find_model(o->model, path, sizeof path, &inner) != PGL_OK) {
-        *exit_code = pgl_cli_fail(command, &inner);
+        *exit_code = pgl_options_fail(command, &inner);
         return NULL;
     }
     pgl_progress progress;
@@ -164,8 +173,10 @@ pergola_model *pgl_talk_open(const char *command, const pgl_talk_options *o, int
     pergola_error err;
     pergola_status status = pergola_model_open(&options, &model, &err);
     pgl_progress_fini(&progress);
-    if (status != PERGOLA_OK)
-        (void)fprintf(stderr, "pergola %s: %s\n", command, err.text);
+    if (status != PERGOLA_OK) {
+        (void)pgl_fail(&inner, status == PERGOLA_INVALID ? PGL_E_INVALID : PGL_E_IO, "%s", err.text);
+        *exit_code = pgl_options_fail(command, &inner);
+    }
     return model;
 }
 

@@ -26,8 +26,11 @@ enum { PGL_TALK_ROWS = 18 };
 /* Writes the rows of the options above. */
 void pgl_talk_rows(pgl_talk_options *o, pgl_option rows[PGL_TALK_ROWS]);
 
+/* False: leave with *exit_code; what is wrong with the options was said on stderr. */
+bool pgl_talk_check(const pgl_command *command, const pgl_talk_options *o, int *exit_code);
+
 /* Finds and opens the model; says why not on stderr, with the exit code. */
-pergola_model *pgl_talk_open(const char *command, const pgl_talk_options *o, int *exit_code);
+pergola_model *pgl_talk_open(const pgl_command *command, const pgl_talk_options *o, int *exit_code);
 
 /* The generate options; seed_given as the command line says. */
 pergola_generate_options pgl_talk_generate_options(const pergola_model *model, const pgl_talk_options *o,

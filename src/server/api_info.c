@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/version.h"
 #include "checkpoint/config.h"
 #include "server/server_impl.h"
 
@@ -47,7 +48,9 @@ void pgl_handle_ready(pgl_server *server, pgl_exchange *exchange) {
 void pgl_handle_version(pgl_server *server, pgl_exchange *exchange) {
     (void)server;
     pgl_out out = {0};
-    pgl_out_raw(&out, "{\"version\":\"" PGL_VERSION "\"}");
+    pgl_out_raw(&out, "{\"version\":\"" PGL_VERSION "\",\"revision\":");
+    pgl_out_str(&out, pgl_revision());
+    pgl_out_raw(&out, "}");
     answer(exchange, 200, &out);
 }
 

@@ -36,7 +36,8 @@ typedef struct pgl_http_sockets {
     bool loopback_only; /* every address is a loopback one */
 } pgl_http_sockets;
 
-/* Binds every address that host (a name or a numeric address) stands for. Port 0 picks a free one, the same for all.
+/* Binds every address that host (a name or a numeric address, one of IPv6 also in brackets) stands for; "::" is all of
+ * both kinds. Port 0 picks a free one, the same for all.
  * PGL_E_INVALID for a host that does not resolve, PGL_E_BUSY for a port in use, PGL_E_IO. */
 pgl_status pgl_http_bind(const char *host, uint16_t port, pgl_http_sockets *out, pgl_error *err);
 void pgl_http_unbind(pgl_http_sockets *sockets);

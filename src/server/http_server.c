@@ -66,8 +66,12 @@ static pgl_status bind_one(const struct addrinfo *info, const char *host, pgl_ht
     if (fd < 0)
         return pgl_fail(err, PGL_E_IO, "no socket for %s: %s", host, strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (info->ai_family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    if (info->ai_family == AF_INET6) {
+        /* "::" is every address, those of IPv4 as well. */
+        int only =
+            !IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)(const void *)info->ai_addr)->sin6_addr);
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof only);
+    }
     socklen_t size = info->ai_addrlen;
     if (bind(fd, (struct sockaddr *)&address, size) != 0) {
         int code = errno;
@@ -94,10 +98,15 @@ pgl_status pgl_http_bind(const char *host, uint16_t port, pgl_http_sockets *out,
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *list = NULL;
     *out = (pgl_http_sockets){.port = port, .loopback_only = true};
+    char bare[INET6_ADDRSTRLEN + 1];
+    size_t size = strlen(host);
+    if (size > 2 && size < sizeof bare && host[0] == '[' && host[size - 1] == ']') { /* as in a URL */
+        snprintf(bare, sizeof bare, "%.*s", (int)(size - 2), host + 1);
+        host = bare;
+    }
     int code = getaddrinfo(host, NULL, &hints, &list);
     if (code != 0)
-        return pgl_fail(err, PGL_E_INVALID, "the host to listen on, %s, does not resolve: %s", host,
-                        gai_strerror(code));
+        return pgl_fail(err, PGL_E_INVALID, "host: %s does not resolve: %s", host, gai_strerror(code));
     pgl_status status = PGL_OK;
     for (struct addrinfo *info = list; info && out->n < PGL_HTTP_MOST_SOCKETS; info = info->ai_next) {
         if (info->ai_family != AF_INET && info->ai_family != AF_INET6)

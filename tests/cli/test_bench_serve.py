@@ -502,6 +502,14 @@ def test_wrong_options_are_refused_before_work(arguments, word):
     assert result.returncode == 2 and word in result.stderr and result.stdout == ""
 
 
+def test_progress_in_lines_ends_with_all_of_it(pergola):
+    """Where standard error is no terminal; the first line comes after a second."""
+    with serving("--backend", "echo", "--echo-step-ms", 40) as server:
+        result = run(f"{server.url}/v1", "--input", "20", "--output", "8", "--requests", "6", "--warmup", "0")
+    lines = [line for line in result.stderr.splitlines() if line.startswith("measuring")]
+    assert result.returncode == 0 and len(lines) == 2 and "100%" in lines[-1] and "6 of 6" in lines[-1], result.stderr
+
+
 def test_an_interrupt_reports_what_there_is(fake):
     command = [binary(), "bench", "serve", "--url", fake.url, "--model", "timed", "--input", "9", "--output", "5", "-c", "2",
                "-n", "100000", "--warmup", "0", "-o", "json"]

@@ -149,6 +149,29 @@ def test_a_paste_of_several_lines_is_one_message(chat, tmp_path):
     assert "first\\040line\\012second\\040line" in (tmp_path / "pergola/chat_history").read_text()
 
 
+def test_what_is_pasted_behind_a_command_is_a_message(chat):
+    """By a terminal that does not announce pastes: all of it is there when the first line is read."""
+    c = chat("--backend", "echo")
+    c.send(b"/nothink\rhello there\r")
+    assert b"hello there\r\n\r\n" in c.until(READY)
+    assert b"answer" in c.ask(b"/stats")
+    c.send(b"/clear\r/stats\r")
+    c.until(READY)
+    c.send(b"/system first\rsecond\r")
+    assert b"System prompt set." in c.until(READY)
+    assert b"nothing to take back" in c.ask(b"/undo")
+    assert c.end() == 0
+
+
+def test_ctrl_d_during_an_answer_leaves_behind_it(chat):
+    c = chat("--no-think", "-n", "300", "--ignore-end")
+    c.send(b"Go on.\r")
+    c.until(b"Go on.\r\n")
+    while len(c.seen) < 100:
+        assert c.more(20)
+    assert c.end(b"\x04") == 0
+
+
 def test_lines_that_end_with_a_backslash_go_on(chat):
     c = chat("--no-think", "-n", "3")
     c.send(b"one\\\r")

@@ -86,7 +86,7 @@ def test_the_server_takes_what_is_planned(options, tmp_path):
 
 
 @pytest.mark.parametrize("arguments, code, says", [
-    (["--context", 262145], 1, "262144"),
+    (["--context", 262145], 2, "262144"),
     (["--context", "x"], 2, "context"),
     (["--slots", 0], 2, "slots"),
     (["--memory", "lots"], 2, "memory"),

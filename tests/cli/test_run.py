@@ -106,6 +106,9 @@ def test_system_prompt_counts(run):
     (["--raw", "--system", "x", "Hi"], "--raw"),
     (["a", "b"], '"b"'),
     ([""], "PROMPT"),
+    (["--stop", "", "Hi"], "--stop"),
+    (["--backend", "abacus", "Hi"], "--backend"),
+    (["--context", "300000", "Hi"], "--context"),
 ])
 def test_wrong_command_lines_are_usage_errors(run, args, text):
     code, out, err = run("run", "-m", TINY, *args)
@@ -126,8 +129,18 @@ def test_failures_say_what_and_why(run, tmp_path):
     assert code == 1 and "none" in err
     code, _, err = run("run", "-m", TINY, "--memory", "1M", "Hi")
     assert code == 1 and "weights" in err and "recurrent state" in err
+    assert err.count("too much") == 1 and err.endswith("MiB\n")
     code, _, err = run("run", "-m", TINY, "--backend", "abacus", "Hi")
-    assert code == 1 and "abacus" in err
+    assert code == 2 and "--backend" in err and "abacus" in err
+
+
+def test_echo_answers_what_was_asked(run):
+    for args in ([], ["--raw"], ["--no-think"]):
+        code, out, err = run("run", "-m", TINY, "--backend", "echo", *args, "Hello, wörld!")
+        assert code == 0 and out.decode() == "Hello, wörld!\n", err
+    code, out, _ = run("run", "-m", TINY, "--backend", "echo", "--json", "--think", "plan</think>done")
+    told = json.loads(out)
+    assert code == 0 and (told["reasoning"], told["text"], told["finish"]) == ("plan", "done", "end")
 
 
 def test_model_from_the_environment(run):
@@ -180,3 +193,4 @@ def test_unknown_commands_are_met_with_a_suggestion(run):
 def test_version(run):
     code, out, _ = run("--version")
     assert code == 0 and out.startswith(b"pergola ")
+    assert run("-v")[:2] == run("-V")[:2] == (code, out)

@@ -233,7 +233,8 @@ def test_props_slots_version_and_metrics(echo):
     assert props["total_slots"] == 4 and props["n_ctx"] == 8192 and props["chat_template"] is True
     assert props["default_generation_settings"]["params"]["temperature"] == pytest.approx(0.6)
     assert [slot["id"] for slot in echo.slots()] == [0, 1, 2, 3]
-    assert echo.get("/version").json()["version"]
+    version = echo.get("/version").json()
+    assert version["version"] and set(version) == {"version", "revision"}
     before = echo.metric("vllm:generation_tokens_total")
     requests = echo.metric("pergola:http_requests_total", route="/v1/completions", status="2xx")
     echo.post("/v1/completions", {"prompt": "count me", "max_tokens": 3})
