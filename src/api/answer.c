@@ -57,6 +57,7 @@ static pgl_status open_stop(pgl_answer *a, pgl_error *err) {
 pgl_status pgl_answer_open(pgl_answer *a, const pgl_answer_options *options, pgl_error *err) {
     *a = (pgl_answer){.options = *options};
     pgl_decoder_init(&a->decoder, options->tokenizer, true);
+    a->decoder.replace_nul = true; /* texts end at one in C, and the answer is part of the next prompt */
     pgl_status status = open_stop(a, err);
     if (status != PGL_OK || !options->chat)
         return status;

@@ -89,6 +89,7 @@ static bool feed(pgl_output *output, const pgl_message *message, const char *tex
     pgl_buf whole = PGL_BUF_INIT;
     bool ok = true;
     pgl_decoder_init(&decoder, NULL, false);
+    decoder.replace_nul = true; /* as the server does */
     for (size_t at = 0; ok && at < size && !message->stopped; at += piece) {
         pgl_buf_clear(&whole);
         ok = pgl_decoder_push_bytes(&decoder, text + at, piece < size - at ? piece : size - at, &whole);

@@ -122,6 +122,8 @@ pgl_status pgl_choice_text_open(const pgl_choice_text_options *options, pgl_choi
                        ? pgl_tokenizer_find_added(options->tokenizer, CLOSE_THINK, strlen(CLOSE_THINK))
                        : -1;
     pgl_decoder_init(&text->decoder, options->tokenizer, true);
+    text->decoder.replace_nul =
+        true; /* requests may not carry one: what is returned must be fit to be sent back */
     pgl_status status = open_stop(text, err);
     if (status == PGL_OK && options->chat) {
         pgl_output_options output = {.in_thought = options->in_thought,

@@ -11,6 +11,18 @@ void pgl_decoder_init(pgl_decoder *d, const pgl_tokenizer *tokenizer, bool skip_
     *d = (pgl_decoder){.tokenizer = tokenizer, .skip_special = skip_special};
 }
 
+static bool append_valid(const pgl_decoder *d, const char *text, size_t size, pgl_buf *out) {
+    while (d->replace_nul && size > 0) {
+        const char *nul = memchr(text, 0, size);
+        size_t n = nul != NULL ? (size_t)(nul - text) : size;
+        if (!pgl_buf_append(out, text, n) || (nul != NULL && !pgl_buf_puts(out, REPLACEMENT)))
+            return false;
+        text += nul != NULL ? n + 1 : n;
+        size -= nul != NULL ? n + 1 : n;
+    }
+    return pgl_buf_append(out, text, size);
+}
+
 /* One byte behind those held. */
 static bool push_byte(pgl_decoder *d, char byte, pgl_buf *out) {
     for (;;) {
@@ -24,7 +36,7 @@ static bool push_byte(pgl_decoder *d, char byte, pgl_buf *out) {
         uint32_t held = d->n_held;
         d->n_held = 0;
         if (n > 0)
-            return pgl_buf_append(out, d->held, held + 1);
+            return append_valid(d, d->held, held + 1, out);
         if (!pgl_buf_puts(out, REPLACEMENT))
             return false;
         if (held == 0)
@@ -38,7 +50,7 @@ bool pgl_decoder_push_bytes(pgl_decoder *d, const char *bytes, size_t size, pgl_
     while (i < size) {
         size_t n = d->n_held == 0 ? pgl_utf8_valid_prefix(bytes + i, size - i) : 0;
         if (n > 0) {
-            if (!pgl_buf_append(out, bytes + i, n))
+            if (!append_valid(d, bytes + i, n, out))
                 return false;
             i += n;
         } else if (!push_byte(d, bytes[i++], out)) {

@@ -16,6 +16,7 @@
 typedef struct pgl_decoder {
     const pgl_tokenizer *tokenizer;
     bool skip_special; /* special tokens give no text */
+    bool replace_nul;  /* U+0000 comes out as U+FFFD: for who reads it, and may say it again. Off at first */
     char held[4];      /* the beginning of a character */
     uint32_t n_held;
 } pgl_decoder;

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from conftest import events, joined, whole
+from conftest import TINY, events, joined, whole
 
 WRITE = {"type": "function", "function": {"name": "write", "parameters": {
     "type": "object", "properties": {"path": {"type": "string"}, "content": {"type": "string"}}, "required": ["path", "content"]}}}
@@ -222,3 +222,39 @@ def test_message_without_text_gets_an_empty_answer(echo):
 def test_every_character_comes_through(echo):
     text = "ASCII \u00e9\u0301 漢字 \U0001f993\U0001f469\u200d\U0001f52c \u202e rtl \ufeff end \x7f \x1b[0m \"quotes\" \\ back"
     assert say(echo, text)["content"] == text
+
+
+def test_a_call_that_its_limit_cuts_never_looks_whole(echo):
+    """At every token: the arguments are JSON exactly when the function was closed, and the finish_reason is length."""
+    n = say(echo, GOOD, tools=TOOLS)["usage"]["completion_tokens"]
+    seen = set()
+    for limit in range(1, n + 1):
+        text = echo.post("/v1/completions", {"prompt": GOOD, "max_tokens": limit}).json()["choices"][0]["text"]
+        answer = say(echo, GOOD, tools=TOOLS, tool_choice="required", max_tokens=limit)
+        assert answer["finish"] == "length" and len(answer["calls"]) <= 1
+        for call in answer["calls"]:
+            assert call["name"] == "write"
+            try:
+                whole_one = json.loads(call["arguments"]) == GOOD_ARGUMENTS
+            except ValueError:
+                whole_one = False
+            assert whole_one == ("</function>" in text), (limit, text, call)
+            seen.add(whole_one)
+        replay(echo, GOOD, answer)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("thinking", [False, True])
+def test_what_comes_out_can_be_sent_back(server, thinking):
+    """A model that says nothing but U+0000, which no request may carry."""
+    vocabulary = json.loads((TINY / "tokenizer.json").read_text())["model"]["vocab"]
+    bias = {"temperature": 0, "max_tokens": 4, "logit_bias": {str(vocabulary["\u0100"]): 100}}  # byte 0 in the byte-level alphabet
+    messages = [{"role": "user", "content": "go"}]
+    answer = server.post("/v1/chat/completions", {"messages": messages, "enable_thinking": thinking, "logprobs": True, **bias}).json()
+    message = answer["choices"][0]["message"]
+    assert (message["reasoning_content"] if thinking else message["content"]) == "\ufffd" * 4
+    assert [entry["bytes"] for entry in answer["choices"][0]["logprobs"]["content"]] == [[0]] * 4
+    again = server.post("/v1/chat/completions", {"messages": [*messages, message, *messages], "max_tokens": 1})
+    assert again.status_code == 200, again.text
+    text = server.post("/v1/completions", {"prompt": "go", **bias}).json()["choices"][0]["text"]
+    assert text == "\ufffd" * 4 and server.post("/v1/completions", {"prompt": text, "max_tokens": 1}).status_code == 200
