@@ -212,6 +212,33 @@ static void explain(char *message) {
 
 /* ---- saying what is at fault */
 
+/* The library's words for keywords that it does not have, in ours. False: it says something else. */
+static bool reword(const json_t *schema, const char *message, pgl_error *err) {
+    static const char KEYS[] = "Unimplemented keys: [",
+                      FORMAT[] = "Unknown format: ", ONE_OF[] = "oneOf constraints are not supported";
+    const char *keys = strstr(message, KEYS), *format = strstr(message, FORMAT);
+    char first[80] = "";
+    if (keys != NULL) {
+        keys += strlen(KEYS);
+        (void)sscanf(keys, "\"%79[^\"]", first);
+        pgl_fail(err, PGL_E_UNSUPPORTED, "%.*s: not supported", (int)strcspn(keys, "]"), keys);
+    } else if (strstr(message, ONE_OF) != NULL) {
+        snprintf(first, sizeof first, "oneOf");
+        pgl_fail(err, PGL_E_UNSUPPORTED,
+                 "\"oneOf\": not supported where its members are not clearly disjoint; \"anyOf\" is");
+    } else if (format != NULL) {
+        snprintf(first, sizeof first, "format");
+        pgl_fail(err, PGL_E_UNSUPPORTED, "\"format\": \"%.80s\" is not supported", format + strlen(FORMAT));
+    } else {
+        return false;
+    }
+    char *place = pgl_constraint_find_place(schema, first);
+    if (place != NULL && place[0] != 0)
+        pgl_error_prefix(err, "%s", place);
+    free(place);
+    return true;
+}
+
 static bool compiles(void *user, const json_t *schema) {
     pgl_constraint *c = user;
     pgl_buf grammar = PGL_BUF_INIT;
@@ -229,17 +256,19 @@ static bool compiles(void *user, const json_t *schema) {
 /* Puts the keyword at fault before a message of the library, unless it names one. */
 static void name_keyword(pgl_constraint *c, const pgl_constraint_spec *spec, const char *message,
                          pgl_error *err) {
-    static const char *const NAMED[] = {
-        "Unimplemented keys", "oneOf constraints", "minimum",    "Minimum", "maximum", "minItems",
-        "Properties",         "minLength",         "property '", "format:", "$ref"};
+    static const char *const NAMED[] = {"minimum",    "Minimum",   "maximum",    "minItems",
+                                        "Properties", "minLength", "property '", "$ref"};
     json_t *schema = NULL;
+    bool known = pgl_json_parse(spec->text, spec->size, NULL, &schema, NULL) == PGL_OK;
+    bool named = known && reword(schema, message, err);
     for (size_t i = 0; i < sizeof NAMED / sizeof NAMED[0]; i++)
-        if (strstr(message, NAMED[i]) != NULL)
-            return;
-    if (pgl_json_parse(spec->text, spec->size, NULL, &schema, NULL) == PGL_OK) {
+        named = named || strstr(message, NAMED[i]) != NULL;
+    if (known && !named) {
         char *keyword = pgl_constraint_find_keyword(schema, compiles, c);
         if (keyword != NULL)
             pgl_error_prefix(err, "%s", keyword);
+        if (strstr(message, "look-around") != NULL)
+            err->status = PGL_E_UNSUPPORTED;
         free(keyword);
     }
     json_decref(schema);

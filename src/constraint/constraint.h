@@ -69,10 +69,9 @@ typedef struct pgl_constraint_spec {
     bool parallel_tools; /* TOOLS: more than one call may follow each other */
 } pgl_constraint_spec;
 
-/* PGL_E_INVALID: the text is malformed or asks for what cannot be enforced (a keyword or format that the
- * grammar library knows and does not support or that it does not know, a reference that leads nowhere, a schema that no
+/* PGL_E_INVALID: the text is malformed or asks for what cannot be enforced (a reference that leads nowhere, a schema that no
  * answer of finite length fits, an expression that is not regular) or is larger than the limits above: the message says
- * what. PGL_E_NOT_FOUND: no such tool. */
+ * what. PGL_E_UNSUPPORTED: a keyword or format of a schema that the grammar library does not have, with its place. PGL_E_NOT_FOUND: no such tool. */
 pgl_status pgl_constraint_open(pgl_constraint_vocabulary *vocabulary, const pgl_constraint_spec *spec,
                                pgl_constraint **out, pgl_error *err);
 void pgl_constraint_close(pgl_constraint *constraint); /* NULL is allowed */

@@ -33,6 +33,10 @@ bool pgl_constraint_names_members(const json_t *schema);
 char *pgl_constraint_find_keyword(const json_t *schema, bool (*compiles)(void *user, const json_t *schema),
                                   void *user);
 
+/* Where the keyword stands first, as a path like properties.a.items; "" at the top. NULL: nowhere, or memory is out. Release
+ * with free. */
+char *pgl_constraint_find_place(const json_t *schema, const char *keyword);
+
 /* Appends `%json {..}` and a newline: the schema with our own options in place of what it may say of them. False when
  * memory is out. */
 bool pgl_constraint_put_schema(pgl_buf *out, const json_t *schema);

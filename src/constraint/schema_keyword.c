@@ -1,4 +1,5 @@
-/* Owns nothing: finds the keyword at fault in a schema that does not compile, for a message that names none. */
+/* Owns nothing: finds the keyword at fault in a schema that does not compile, for a message that names none, and where one
+ * stands. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -74,4 +75,35 @@ char *pgl_constraint_find_keyword(const json_t *schema, bool (*compiles)(void *u
     search s = {.compiles = compiles, .user = user};
     go_through(&s, schema, false);
     return s.found;
+}
+
+/* path is that of value. */
+static bool go_to(const json_t *value, const char *keyword, bool names, pgl_buf *path) {
+    const char *key;
+    json_t *member;
+    size_t i, before = path->size;
+    const char *dot = before > 0 ? "." : "";
+    if (!names && json_is_object(value) && json_object_get(value, keyword) != NULL)
+        return true;
+    json_object_foreach((json_t *)(uintptr_t)value, key, member) {
+        if (!names && pgl_constraint_is_data(key))
+            continue;
+        if (pgl_buf_printf(path, "%s%.80s", dot, key) &&
+            go_to(member, keyword, !names && pgl_constraint_has_names(key), path))
+            return true;
+        path->size = before;
+    }
+    json_array_foreach((json_t *)(uintptr_t)value, i, member) {
+        if (pgl_buf_printf(path, "[%zu]", i) && go_to(member, keyword, false, path))
+            return true;
+        path->size = before;
+    }
+    return false;
+}
+
+char *pgl_constraint_find_place(const json_t *schema, const char *keyword) {
+    pgl_buf path = PGL_BUF_INIT;
+    char *found = go_to(schema, keyword, false, &path) ? pgl_strndup(pgl_buf_text(&path), path.size) : NULL;
+    pgl_buf_fini(&path);
+    return found;
 }

@@ -84,6 +84,21 @@ def test_what_cannot_be_enforced_is_refused_before_the_answer(server, fields, pa
     server.healthy()
 
 
+@pytest.mark.parametrize("schema, says", [
+    ({"type": "array", "uniqueItems": True}, 'schema: "uniqueItems": not supported'),
+    ({"properties": {"q": {"items": {"if": {}, "then": {}}}}}, 'schema: properties.q.items: "if", "then": not supported'),
+    ({"anyOf": [{"type": "null"}, {"not": {}}]}, 'schema: anyOf[1]: "not": not supported'),
+    ({"properties": {"oneOf": {"oneOf": [{"type": "integer"}, {"type": "number"}]}}}, 'schema: properties.oneOf: "oneOf": not supported'),
+    ({"$defs": {"a": {"type": "string", "format": "no-such"}}, "$ref": "#/$defs/a"}, 'schema: $defs.a: "format": "no-such" is not supported'),
+    ({"type": "string", "pattern": "(?=a)b"}, "schema: pattern: look-around"),
+])
+def test_keywords_that_are_not_supported_are_named_with_their_place(server, schema, says):
+    answer = server.post(M, {"messages": [{"role": "user", "content": "go"}], "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}})
+    error = answer.json()["error"]
+    assert answer.status_code == 400 and error["code"] == "unsupported" and error["param"] == "response_format", answer.text
+    assert error["message"].startswith(says), error
+
+
 def test_deep_schemas_are_refused_in_no_time(server):
     deep = {}
     for _ in range(90):
