@@ -192,6 +192,7 @@ static pgl_status open_server(serving *s) {
     options.http.body_timeout_ns = (uint64_t)(o->body_timeout_s * S);
     options.http.idle_timeout_ns = (uint64_t)(o->idle_timeout_s * S);
     options.http.write_timeout_ns = (uint64_t)(o->write_timeout_s * S);
+    options.http.comment_ns = (uint64_t)(o->keepalive_s * S);
     s->bound = false; /* the server closes the sockets from here on */
     return pgl_server_open(&options, &s->server, &s->err);
 }

@@ -103,6 +103,9 @@ void pgl_options_fini(pgl_command *command);
 /* Sets options from a configuration file. Errors name file and line. Private to options*.c. */
 pgl_status pgl_options_read_file(pgl_command *command, const char *path, pgl_error *err);
 
+/* The same of the command's file_text, which is cut to pieces; path names it in errors. */
+pgl_status pgl_options_read_text(pgl_command *command, const char *path, pgl_error *err);
+
 /* The option of that name; *no: the name is that of a switch with "no-" in front. NULL: there is none. */
 pgl_option *pgl_options_find(pgl_command *command, const char *name, bool *no);
 

@@ -79,8 +79,11 @@ static pgl_status read_line(pgl_command *command, char *text, uint32_t line, pgl
 
 pgl_status pgl_options_read_file(pgl_command *command, const char *path, pgl_error *err) {
     pgl_status status = pgl_fs_read(path, FILE_BYTES_MAX, &command->file_text, err);
-    if (status != PGL_OK)
-        return status;
+    return status == PGL_OK ? pgl_options_read_text(command, path, err) : status;
+}
+
+pgl_status pgl_options_read_text(pgl_command *command, const char *path, pgl_error *err) {
+    pgl_status status = PGL_OK;
     if (command->file_text.size == 0)
         return PGL_OK;
     if (strlen(pgl_buf_text(&command->file_text)) != command->file_text.size)

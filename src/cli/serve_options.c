@@ -18,6 +18,7 @@ static pgl_serve_options settings = {.host = "127.0.0.1",
                                      .body_timeout_s = 30,
                                      .idle_timeout_s = 75,
                                      .write_timeout_s = 30,
+                                     .keepalive_s = 10,
                                      .drain_timeout_s = 30};
 
 #define SECONDS_ROW(n, variable, t, text)                                                                    \
@@ -133,6 +134,8 @@ static pgl_option options[] = {
                 "seconds that a connection stays open between requests (75)"),
     SECONDS_ROW("write-timeout", "PERGOLA_WRITE_TIMEOUT", &settings.write_timeout_s,
                 "seconds after which a client that reads nothing is dropped (30)"),
+    SECONDS_ROW("keepalive", "PERGOLA_KEEPALIVE", &settings.keepalive_s,
+                "seconds of silence after which a stream gets a comment (10)"),
     {.name = "drain-timeout",
      .kind = PGL_OPTION_REAL,
      .target = &settings.drain_timeout_s,

@@ -15,7 +15,7 @@ typedef struct pgl_serve_options {
     int prefix_cache;
     bool lock_memory, allow_no_key, log_prompts;
     double request_timeout_s, drain_timeout_s, head_timeout_s, body_timeout_s, idle_timeout_s,
-        write_timeout_s, echo_step_ms;
+        write_timeout_s, keepalive_s, echo_step_ms;
 } pgl_serve_options;
 
 /* The settings, which are the process's own; NULL: leave with *exit_code. One thread. */
