@@ -167,9 +167,9 @@ static pgl_status open_directory(const char *path, int *out, pgl_error *err) {
     }
     *out = fd;
     if (info.st_uid != geteuid())
-        return pgl_fail(err, PGL_E_INVALID, "the directory for traces, %s, belongs to another user", path);
+        return pgl_fail(err, PGL_E_IO, "the directory for traces, %s, belongs to another user", path);
     if ((info.st_mode & 077) != 0)
-        return pgl_fail(err, PGL_E_INVALID,
+        return pgl_fail(err, PGL_E_IO,
                         "the directory for traces, %s, has mode %03o: traces hold what users wrote, expected "
                         "700 (chmod 700 %s)",
                         path, (unsigned)(info.st_mode & 0777), path);

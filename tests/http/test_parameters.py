@@ -242,6 +242,18 @@ def test_thinking_off_in_every_spelling(echo, switch):
     assert message["usage"]["reasoning_tokens"] == 0
 
 
+def test_echo_opens_a_thought_only_when_asked(pergola, echo):
+    from conftest import serving
+
+    body = {"messages": [{"role": "user", "content": "plan</think>done"}]}
+    message = echo.post("/v1/chat/completions", body).json()["choices"][0]["message"]
+    assert message["content"] == "plan</think>done" and "reasoning_content" not in message
+    asked = echo.post("/v1/chat/completions", {**body, "enable_thinking": True}).json()["choices"][0]["message"]
+    with serving("--backend", "echo", "--thinking", "on") as server:
+        told = server.post("/v1/chat/completions", body).json()["choices"][0]["message"]
+    assert all((m["reasoning_content"], m["content"]) == ("plan", "done") for m in (asked, told))
+
+
 def test_server_default_for_thinking(pergola):
     from conftest import serving
 
