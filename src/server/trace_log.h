@@ -14,8 +14,8 @@
 
 typedef struct pgl_trace_log pgl_trace_log;
 
-/* most_bytes: of all files together that this log writes. PGL_E_INVALID for a directory that is not the owner's alone,
- * PGL_E_IO when it cannot be made or opened. */
+/* most_bytes: of all files together that this log writes. PGL_E_IO for a directory that cannot be made or opened, or is not the
+ * owner's alone. */
 pgl_status pgl_trace_log_open(const char *directory, uint64_t most_bytes, pgl_trace_log **out,
                               pgl_error *err);
 

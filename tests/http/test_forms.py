@@ -109,6 +109,25 @@ def test_deep_schemas_are_refused_in_no_time(server):
     server.healthy()
 
 
+def test_excessive_expressions_and_schemas_are_refused_in_no_time(server):
+    """T24: patterns and schemas whose depth would take a stack, in every place that takes one."""
+    deep = "[" * 20000 + "]" * 20000
+    body = '{"messages":[{"role":"user","content":"go"}],"response_format":{"type":"json_schema","json_schema":{"schema":{"enum":%s}}}}' % deep
+    many = "(" * 60000
+    bodies = [body.encode()] + [json.dumps({"messages": [{"role": "user", "content": "go"}], **fields}).encode() for fields in (
+        {"guided_regex": many}, {"guided_regex": many + "a" + ")" * 60000}, {"guided_grammar": "start: " + many},
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "string", "pattern": many}}}},
+        {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": {"type": "string", "pattern": "^" + many + "$"}}}}}],
+         "tool_choice": "required"})]
+    for data in bodies:
+        start = time.monotonic()
+        answer = server.post(M, content=data, headers={"Content-Type": "application/json"})
+        taken = time.monotonic() - start
+        assert answer.status_code == 400 and answer.json()["error"]["message"], (data[:200], answer.text[:300])
+        assert taken < 3 * SLOWDOWN, (data[:200], taken)
+    server.healthy()
+
+
 def test_the_first_structured_answer_finds_the_vocabulary_made():
     """It takes seconds for a large one: it is made behind the start, unasked."""
     with serving("--log-level", "debug") as server:

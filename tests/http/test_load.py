@@ -84,6 +84,20 @@ def test_a_long_prompt_does_not_stop_a_stream(pergola):
         assert max(gaps) < 2.0 * SLOWDOWN, f"longest gap {max(gaps):.2f} s"
 
 
+def test_prompts_that_come_at_once_run_at_once_where_there_are_slots(pergola):
+    """T61: no slot stays free while a request waits, whatever came before."""
+    with serving("--backend", "echo", "--slots", 4, "--echo-step-ms", 15) as server:
+        for round_ in range(3):
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                asked = [pool.submit(server.post, "/v1/completions", {"prompt": f"{round_}{i}" + "x" * 60, "max_tokens": 60}) for i in range(4)]
+                most, end = 0, time.monotonic() + 10 * SLOWDOWN
+                while not all(one.done() for one in asked) and time.monotonic() < end:
+                    most = max(most, sum(slot["n_generated"] > 0 for slot in server.slots()))
+                    time.sleep(0.01)
+                assert most == 4 and all(one.result().status_code == 200 for one in asked)
+        server.idle()
+
+
 def test_a_full_queue_says_so_at_once(pergola):
     with serving("--slots", 1, "--max-queue", 2, "--context", 2048, "--threads", 2) as server:
         body = {"prompt": "a", "max_tokens": 2000, "ignore_eos": True, "stream": True}

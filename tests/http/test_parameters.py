@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from conftest import events
+
 USER = [{"role": "user", "content": "Say something."}]
 CHAT = {"messages": USER, "max_tokens": 8}
 TEXT = {"prompt": "the", "max_tokens": 8}
@@ -283,3 +285,27 @@ def test_prompts_longer_than_the_context(narrow, path, body):
             if status == 400:
                 error = answer.json()["error"]
                 assert error["code"] == "context_length_exceeded" and str(n) in error["message"] and "2048" in error["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+def test_an_answer_is_cut_to_what_the_context_has_left(narrow, path):
+    """T59: ten tokens of room for an answer of a hundred, always the same."""
+    room, off = 10, {"enable_thinking": False}
+    piece = narrow.post("/detokenize", {"tokens": [65]}).json()["content"]
+
+    def counted(n):
+        messages = [{"role": "user", "content": piece * n}]
+        return messages, narrow.post("/tokenize", {"messages": messages, **off}).json()["count"]
+
+    body = {"prompt": [5] * (2048 - room)}
+    if "chat" in path:
+        messages, n = counted(2048 - room - counted(0)[1])
+        assert n == 2048 - room
+        body = {"messages": messages, **off}
+    for stream in (False, True):
+        more = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+        answer = narrow.post(path, {**body, "max_tokens": 100, **more})
+        assert answer.status_code == 200, answer.text
+        chunks = events(answer.content)[0] if stream else [answer.json()]
+        finish = [c["finish_reason"] for chunk in chunks for c in chunk["choices"] if c["finish_reason"]]
+        assert finish == ["length"] and chunks[-1]["usage"]["completion_tokens"] == room

@@ -72,15 +72,6 @@ TOOLS = [{"type": "function", "function": {"name": name, "description": f"Says h
     for name in ("warm", "windy", "dry")]
 
 
-def without_zeros(value):
-    """A model of random weights writes zero bytes, too, which no request may hold."""
-    if isinstance(value, dict):
-        return {k: json.dumps(without_zeros(json.loads(v))) if k == "arguments" and v.endswith("}") else without_zeros(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [without_zeros(v) for v in value]
-    return value.replace("\0", "") if isinstance(value, str) else value
-
-
 class Conversation:
     """A client that calls tools, replays what it got, and sees how much of each prompt was read anew."""
 
@@ -93,7 +84,7 @@ class Conversation:
         prompt = self.server.post("/tokenize", {"messages": self.messages, **self.more}).json()["tokens"]
         answer = ask(self.server, self.messages, **self.more, tool_choice=tool_choice, max_tokens=48, thinking_budget=8,
                      seed=len(self.messages), temperature=0.7, ignore_eos=False)
-        self.messages.append(without_zeros(answer["choices"][0]["message"]))
+        self.messages.append(answer["choices"][0]["message"])
         assert answer["usage"]["prompt_tokens"] == len(prompt)
         self.turns.append((prompt, details(answer)["cached_tokens"]))
 
