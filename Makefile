@@ -5,7 +5,8 @@
 #   make test            build, then every test
 #   make test-asan       the same under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make test-tsan       the threaded parts under ThreadSanitizer
-#   make soak            thousands of random requests, 32 at a time, each compared (SOAK_REQUESTS=10000, SOAK_SEED, SOAK_JSON)
+#   make soak            thousands of random requests, 32 at a time, each compared (SOAK_REQUESTS=10000, SOAK_SEED, SOAK_JSON;
+#                        SOAK_BUILD=build-asan or build-tsan: under that sanitizer)
 #   make schemas         every schema of the corpus against a random model: about three minutes
 #   make test-neon       codec, kernels and layers for AArch64, under qemu
 #   make fuzz            every fuzzer for FUZZ_SECONDS (60)
@@ -19,6 +20,7 @@ BUILD ?= build
 PORT ?= 8000
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
+SOAK_BUILD ?= $(BUILD)
 SOAK_REQUESTS ?= 10000
 SOAK_SEED ?=
 SOAK_JSON ?=
@@ -49,9 +51,9 @@ test-tsan:
 	@scripts/setup --tests
 	@scripts/test build-tsan -DPGL_TSAN=ON
 
-soak: build
+soak:
 	@scripts/setup --tests
-	@cd tests && PERGOLA="$(abspath $(BUILD))/pergola" ../.venv/bin/python -m soak --requests $(SOAK_REQUESTS) \
+	@scripts/soak $(SOAK_BUILD) --requests $(SOAK_REQUESTS) \
 	    $(if $(SOAK_SEED),--seed $(SOAK_SEED)) $(if $(SOAK_JSON),--json $(abspath $(SOAK_JSON)))
 
 test-neon:

@@ -27,7 +27,8 @@ def main():
         report = Soak(options.seed, options.requests, options.parallel, directory).run(options.only)
     failures = judge(report)
     version = subprocess.run([binary(), "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    report = {"command": f"make soak SOAK_REQUESTS={options.requests} SOAK_SEED={options.seed}", "version": version,
+    build = pathlib.Path(binary()).parent.name
+    report = {"command": f"make soak SOAK_REQUESTS={options.requests} SOAK_SEED={options.seed}" + (f" SOAK_BUILD={build}" if build != "build" else ""), "version": version,
               "machine": platform.machine(), "failed": len(failures), **report}
     if options.json:
         options.json.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
