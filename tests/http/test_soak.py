@@ -5,7 +5,7 @@ import pytest
 from conftest import SLOWDOWN
 from soak.run import Soak, judge
 
-REQUESTS = 300 if SLOWDOWN < 8 else 100  # ThreadSanitizer makes it some twenty times as slow
+REQUESTS = 300
 
 
 @pytest.mark.threads

@@ -12,6 +12,35 @@
 
 #include "backend/cpu/kernels.h"
 
+/* ---- ThreadSanitizer */
+
+/* Most of its time went into the loads of these loops, one by one. They are left alone, and it is told once for each job
+ * which rows are read and written: that is all that threads share. Weights never change. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define WATCHED 1
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define WATCHED 1
+#endif
+
+#ifdef WATCHED
+#define UNWATCHED __attribute__((no_sanitize_thread))
+void __tsan_read_range(const void *start, unsigned long size);
+void __tsan_write_range(const void *start, unsigned long size);
+
+static void tell_rows(const float *x, size_t x_stride, uint32_t in, const float *y, size_t y_stride,
+                      uint32_t count, uint32_t n) {
+    for (uint32_t r = 0; r < n; r++) {
+        __tsan_read_range(x + r * x_stride, in * sizeof *x);
+        __tsan_write_range(y + r * y_stride, count * sizeof *y);
+    }
+}
+#else
+#define UNWATCHED
+#define tell_rows(...) ((void)0)
+#endif
+
 /* ---- dense */
 
 /* How the numbers of a weight row are stored and widened. */
@@ -171,7 +200,7 @@ V16_INLINE void dense_kind(const pgl_dense_job *job, row_kind kind, const weight
 }
 
 /* `tokens` <= DENSE_TOKENS tokens from t on. */
-static void dense_in_registers(const pgl_dense_job *job, uint32_t t, uint32_t tokens) {
+UNWATCHED static void dense_in_registers(const pgl_dense_job *job, uint32_t t, uint32_t tokens) {
     uint32_t end = job->first + job->count, most = tokens == 1 ? DENSE_ROWS_1 : DENSE_ROWS, rows;
     for (uint32_t o = job->first; o < end; o += rows) {
         weight_row row[DENSE_ROWS_1];
@@ -215,7 +244,7 @@ V16_INLINE void widen_row(row_kind kind, const weight_row *row, size_t first, ui
         v16_store(w + i, weights_at_end(kind, row, first + i, n - i));
 }
 
-static void widen(const pgl_linear *linear, uint32_t o, size_t first, uint32_t n, float *w) {
+UNWATCHED static void widen(const pgl_linear *linear, uint32_t o, size_t first, uint32_t n, float *w) {
     weight_row row = row_at(linear, o);
     switch (row.kind) {
     case ROW_I8:
@@ -286,8 +315,8 @@ V16_INLINE uint32_t group_of(uint32_t n, uint32_t most) {
     return (n + groups - 1) / groups;
 }
 
-static void panel_blocks(panel *p, uint32_t rows, uint32_t tokens, const float *x, size_t x_stride,
-                         uint32_t n) {
+UNWATCHED static void panel_blocks(panel *p, uint32_t rows, uint32_t tokens, const float *x, size_t x_stride,
+                                   uint32_t n) {
     for (uint32_t r = 0, some; r < tokens; r += some) {
         some = group_of(tokens - r, DENSE_TOKENS);
         const float *from = x + r * x_stride;
@@ -309,7 +338,7 @@ static void panel_blocks(panel *p, uint32_t rows, uint32_t tokens, const float *
     }
 }
 
-static void dense_in_panels(const pgl_dense_job *job, uint32_t t, uint32_t tokens) {
+UNWATCHED static void dense_in_panels(const pgl_dense_job *job, uint32_t t, uint32_t tokens) {
     const pgl_linear *linear = job->linear;
     uint32_t end = job->first + job->count, in = linear->in;
     panel p;
@@ -332,6 +361,7 @@ static void dense_in_panels(const pgl_dense_job *job, uint32_t t, uint32_t token
 }
 
 static void k_dense(const pgl_dense_job *job) {
+    tell_rows(job->x, job->x_stride, job->linear->in, job->y + job->first, job->y_stride, job->count, job->n);
     if (job->n <= DENSE_FEW) {
         for (uint32_t t = 0, some; t < job->n; t += some) {
             some = group_of(job->n - t, DENSE_TOKENS);
@@ -388,7 +418,7 @@ static void k_coded_input(const pgl_coded *coded, uint32_t expert, uint32_t firs
 }
 
 /* y: the 128 products of a block, in the order of accumulators. */
-static void output_block(const pgl_coded *coded, uint32_t expert, uint32_t block, float *y) {
+UNWATCHED static void output_block(const pgl_coded *coded, uint32_t expert, uint32_t block, float *y) {
     size_t base = (size_t)expert * coded->out + block;
     v16 v[8], scale = v16_set1(PGL_HADAMARD_SCALE);
     for (uint32_t i = 0; i < 8; i++)
@@ -517,7 +547,8 @@ V16_INLINE void coded_rows(const float *w, uint32_t n, uint32_t rows, const floa
         v16_store(y + r * y_stride, acc[r]);
 }
 
-static void coded_run(const pgl_coded_job *job, const float *w, uint32_t first, uint32_t n, float *y) {
+UNWATCHED static void coded_run(const pgl_coded_job *job, const float *w, uint32_t first, uint32_t n,
+                                float *y) {
     size_t x_stride = job->xh_stride, y_stride = job->y_stride;
     for (uint32_t r = 0, some; r < job->n; r += some) {
         some = group_of(job->n - r, CODED_ROWS);
@@ -538,7 +569,7 @@ static void coded_run(const pgl_coded_job *job, const float *w, uint32_t first, 
 }
 
 /* One block of 128 channels, several rows. */
-static void coded_block(const pgl_coded_job *job, const tiles *t, float *y) {
+UNWATCHED static void coded_block(const pgl_coded_job *job, const tiles *t, float *y) {
     _Alignas(64) float w[RUN * 256];
     uint32_t n_in = job->coded->in / PGL_TILE, k = job->coded->k;
     for (uint32_t r = 0; r < job->n; r++)
@@ -557,7 +588,7 @@ static void coded_block(const pgl_coded_job *job, const tiles *t, float *y) {
     }
 }
 
-static void k_coded(const pgl_coded_job *job) {
+UNWATCHED static void coded_blocks(const pgl_coded_job *job) {
     const pgl_coded *c = job->coded;
     tiles t = tiles_of(job);
     for (uint32_t block = job->first; block < job->first + job->count; block += PGL_HADAMARD) {
@@ -574,6 +605,12 @@ static void k_coded(const pgl_coded_job *job) {
             output_block(c, job->expert, block, y + r * job->y_stride);
         t.code += 8 * t.tile_bytes;
     }
+}
+
+static void k_coded(const pgl_coded_job *job) {
+    tell_rows(job->xh, job->xh_stride, job->coded->in, job->y + job->first, job->y_stride, job->count,
+              job->n);
+    coded_blocks(job);
 }
 
 /* ---- benchmarks */
