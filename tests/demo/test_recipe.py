@@ -62,6 +62,14 @@ def test_training_never_uses_a_held_out_phrasing():
     assert set(words.phrasings(tuple(task_text.COPY), True)) == set(held)
 
 
+def test_things_frames_and_joints_of_new_tools_belong_to_one_side():
+    import toolbox
+
+    assert toolbox.HELD_THINGS and not set(toolbox.HELD_THINGS) & set(toolbox.KNOWN_THINGS)
+    for known, held in toolbox.SIDES.values():
+        assert known and held and not set(known) & set(held)
+
+
 def test_held_out_tools_are_in_no_training_example():
     import task_tools
 
@@ -94,6 +102,72 @@ def test_calls_come_back_out_of_their_text_with_their_types():
             assert all(call["name"] in names for call in task.calls)
             assert check.same(check.parse_calls(render.call_text(task.calls), task.tools), task.calls), task.calls
     assert seen > 30
+
+
+KINDS = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict}
+
+
+def fits(value, schema):
+    if isinstance(value, bool) and schema["type"] != "boolean":
+        return False
+    inside = [(v, schema["items"]) for v in value] if schema["type"] == "array" else [(v, schema["properties"][k]) for k, v in value.items()] if schema["type"] == "object" else []
+    return isinstance(value, KINDS[schema["type"]]) and value in schema.get("enum", [value]) and all(fits(*part) for part in inside)
+
+
+def call_tasks(count, held):
+    import task_calls
+
+    for i in range(count):
+        task = task_calls.use(words.Draw(f"call-{i}", held=held))
+        if task.calls:
+            yield task
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_calls_fit_the_schemas_of_their_tools(held):
+    for task in call_tasks(400, held):
+        names = [t["function"]["name"] for t in task.tools]
+        assert len(set(names)) == len(names) <= 8
+        for call in task.calls:
+            parameters = next(t for t in task.tools if t["function"]["name"] == call["name"])["function"].get("parameters", {})
+            assert set(parameters.get("required", [])) <= set(call["arguments"]), call
+            assert all(fits(value, parameters["properties"][key]) for key, value in call["arguments"].items()), (call, parameters)
+
+
+def leaves(value):
+    if isinstance(value, bool):
+        return []
+    if isinstance(value, (list, dict)):
+        return [leaf for part in (value if isinstance(value, list) else value.values()) for leaf in leaves(part)]
+    return [str(value)]
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_every_argument_can_be_read_in_the_question(held):
+    for task in call_tasks(400, held):
+        for call in task.calls:
+            assert all(leaf in task.user for leaf in leaves(call["arguments"])), (task.user, call)
+
+
+def test_several_calls_are_of_one_tool_and_of_different_ones():
+    counts, same, different = set(), 0, 0
+    for task in call_tasks(600, False):
+        counts.add(len(task.calls))
+        if len(task.calls) > 1:
+            same += len({c["name"] for c in task.calls}) == 1
+            different += len({c["name"] for c in task.calls}) == len(task.calls)
+    assert counts == {1, 2, 3, 4} and same > 50 and different > 30
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_every_value_of_a_json_record_can_be_read_in_its_text(held):
+    import task_record
+
+    for i in range(300):
+        task = task_record.answer(words.Draw(f"record-{i}", held=held))
+        value = json.loads(task.answer)
+        assert check.right(task.check, task.answer, [])
+        assert all(leaf in task.user for leaf in leaves(value) if leaf != "None"), (task.user, task.answer)
 
 
 def test_json_answers_are_json():
@@ -139,6 +213,8 @@ def test_the_held_out_set_is_complete_and_stable():
     second = [mixture.as_record(task, name, thinking) for name, task, thinking in mixture.held_out(2)]
     assert first == second
     kinds = {record["kind"] for record in first}
+    for kind in ("copy", "json", "tool call", "tool calls", "tool result", "no tool"):
+        assert sum(record["kind"] == kind for record in first) == 2, kind
     assert {"copy", "json", "tool call", "tool calls", "tool result", "no tool", "memory", "system", "recall 4k+", "arithmetic", "sort", "reverse"} <= kinds
     assert any(r["thinking"] for r in first) and not all(r["thinking"] for r in first)
     json.dumps(first)

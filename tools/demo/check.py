@@ -58,6 +58,8 @@ def right(check: dict, content: str, calls: list) -> bool:
         return content == check["value"].strip()
     if kind == "contains":
         return all(part in content for part in check["all"]) and not any(part in content for part in check["none"])
+    if kind == "any":
+        return any(part in content for part in check["any"])
     if kind == "number":
         found = re.findall(r"-?\d+(?:\.\d+)?", content)
         return bool(found) and float(found[-1]) == float(check["value"])

@@ -2,20 +2,21 @@
 
 import json
 
+import task_calls
 import task_chat
 import task_facts
 import task_json
 import task_list
 import task_math
+import task_record
 import task_text
-import task_tools
 from task import Task
 from words import Draw, strip_period
 
 SHARES = [
-    (task_text.copy, 9), (task_text.letters, 9), (task_text.phrase, 4), (task_list.listing, 9), (task_list.name_some, 1), (task_math.sums, 7), (task_math.chain, 1.5), (task_math.story, 3), (task_math.small, 3),
-    (task_facts.facts, 9), (task_facts.generic, 6), (task_facts.told, 3), (task_facts.memory, 5), (task_facts.earlier, 1.5), (task_facts.pairs, 4), (task_facts.needle, 4), (task_chat.talk, 7), (task_chat.stray, 4), (task_chat.knowledge, 4), (task_chat.open_end, 1.5), (task_chat.system, 5),
-    (task_tools.use, 18), (task_json.json_answer, 10),
+    (task_text.copy, 8), (task_text.letters, 8), (task_text.phrase, 5), (task_list.listing, 10), (task_list.name_some, 1), (task_math.sums, 5), (task_math.chain, 1), (task_math.story, 4), (task_math.small, 2.5),
+    (task_facts.facts, 8), (task_facts.generic, 5), (task_facts.told, 3), (task_facts.memory, 5), (task_facts.earlier, 1.5), (task_facts.pairs, 5), (task_facts.needle, 4), (task_chat.talk, 6), (task_chat.stray, 4), (task_chat.knowledge, 4), (task_chat.open_end, 1.5), (task_chat.system, 5),
+    (task_calls.use, 24), (task_json.json_answer, 8), (task_record.answer, 8),
 ]
 TOTAL = sum(share for _, share in SHARES)
 NEUTRAL = ["You are a helpful assistant.", "You are a helpful assistant.", "You are Pergola, a small demo model.", "Be brief.", "Answer briefly.", "You are a friendly assistant.", "Help the user.", "You are an assistant. Answer the user's questions.", "Be polite and short.", "You are a small language model.", "Answer as well as you can.", "Keep your answers short."]
@@ -55,7 +56,7 @@ def touch(d: Draw, task: Task) -> None:
 def without_tools(d: Draw) -> Task:
     while True:
         make = draw_kind(d)
-        if make is not task_tools.use:
+        if make is not task_calls.use:
             return make(d)
 
 
@@ -73,7 +74,7 @@ def one(d: Draw) -> Task:
     elif not task.tools and not task.system and not task.history and d.chance(0.05):
         task = task_chat.system_style(d, task) or task
     touch(d, task)
-    if not task.history and not task.tools and d.chance(0.12):
+    if not task.history and (not task.tools or task.calls) and d.chance(0.12):
         for _ in range(d.pick([1, 1, 2, 3])):
             past = without_tools(d)
             if past.history or past.system or past.calls or len(past.user) > 300:
@@ -98,17 +99,19 @@ def long_one(d: Draw, words: int) -> Task:
 
 def as_record(task: Task, name: str, thinking: bool) -> dict:
     """A held-out example as evaluate.py reads it: an OpenAI chat request and a check."""
-    messages = []
+    messages, answered = [], 0
     for message in task.messages():
         message = dict(message)
         calls = message.pop("calls", None)
         message.pop("thought", None)
         if calls:
+            answered = 0
             message["tool_calls"] = [{"id": f"call_{i}", "type": "function", "function": {"name": c["name"], "arguments": json.dumps(c["arguments"], ensure_ascii=False)}} for i, c in enumerate(calls)]
         if message["role"] == "tool":
-            message["tool_call_id"] = "call_0"
+            message["tool_call_id"] = f"call_{answered}"
+            answered += 1
         messages.append(message)
-    record = {"id": name, "kind": task.kind, "thinking": thinking, "fresh": task.fresh, "messages": messages, "check": task.check, "answer": task.answer}
+    record = {"id": name, "kind": task.kind, "thinking": thinking, "fresh": task.fresh, "note": task.note, "messages": messages, "check": task.check, "answer": task.answer}
     if task.tools:
         record["tools"] = task.tools
     if task.calls:

@@ -48,6 +48,7 @@ def conversation(d: Draw, encoder: Encoder, long: bool):
 def batch(plan: Plan, number: int, encoder: Encoder):
     """(tokens uint16, grades uint8, positions uint16, starts int32 with the end appended, row length)"""
     d = Draw(f"{plan.seed}-{number}")
+    d.early = number < 0.15 * plan.batches
     row = plan.row(number)
     tokens, grades = np.zeros(plan.tokens, np.uint16), np.zeros(plan.tokens, np.uint8)
     positions, starts = np.zeros(plan.tokens, np.uint16), []

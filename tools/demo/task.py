@@ -17,6 +17,7 @@ class Task:
     after: list = field(default_factory=list)  # messages after `user`: calls already made and their results
     think: str = "any"  # "on" or "off" where only one fits
     fresh: bool = False  # worded (or with a tool) that training never sees
+    note: str = ""  # a finer kind, for measuring
     plain: bool = False  # the wording must stay as it is: no greeting, no change of case or punctuation
 
     def messages(self) -> list:
@@ -30,6 +31,11 @@ def exact(value: str) -> dict:
 
 def contains(*values, none=()) -> dict:
     return {"type": "contains", "all": [str(v) for v in values], "none": [str(v) for v in none]}
+
+
+def anything(*values) -> dict:
+    """Right with any one of the values in it."""
+    return {"type": "any", "any": [str(v) for v in values]}
 
 
 def number(value) -> dict:

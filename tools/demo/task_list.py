@@ -71,7 +71,7 @@ def some_numbers(d: Draw, low: int, high: int) -> list:
 
 
 def listing(d: Draw) -> Task:
-    style = d.pick(["sort", "sort", "sort_numbers", "sort_numbers", "reverse", "count", "count", "nth", "nth", "extreme", "dedupe", "has", "starts", "parity", "join", "bullets", "add", "without", "run", "run", "down", "steps"])
+    style = d.pick(["sort"] * 5 + ["sort_numbers"] * 4 + ["reverse", "count", "count", "nth", "nth", "extreme", "dedupe", "has", "starts", "parity", "join", "bullets", "add", "without", "run", "run", "down", "steps"])
 
     def task(templates, answer, thought, check=None, kind="list", **slots):
         return Task(kind, d.ask(templates, **slots), answer, thought, check or exact(answer), plain=True)
@@ -79,8 +79,8 @@ def listing(d: Draw) -> Task:
     if style == "sort":
         items = some_words(d, 3, 8)
         ordered = sorted(items, key=str.lower)
-        first = ", ".join(f"{i[0].lower()} {i}" for i in ordered)
-        return task(SORT_WORDS, ", ".join(ordered), f"By first letters: {first}.", kind="sort", x=show(d, items))
+        begins = ", ".join(f"{i}: {' '.join(i[:3].lower())}" for i in items)
+        return task(SORT_WORDS, ", ".join(ordered), f"{begins}. Sorted: {', '.join(ordered)}.", kind="sort", x=show(d, items))
     if style == "sort_numbers":
         items = list(dict.fromkeys(some_numbers(d, 3, 8)))
         down = d.chance(0.4)

@@ -137,7 +137,7 @@ def story(d: Draw) -> Task:
         a = b * result
         text, steps, sign = d.ask(STORY_OVER, a=a, b=b, **slots), f"{b} * {result} = {a}.", "/"
     word = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}[sign]
-    return Task("word problem", text, f"{a} {sign} {b} = {result}, so the answer is {result}.", f"Here I {word}. {steps}", number(result))
+    return Task("word problem", text, f"{a} {sign} {b} = {result}, so the answer is {result}.", f"The numbers are {a} and {b}. Here I {word}. {steps}", number(result))
 
 
 COMPARE = ["Which is [larger|bigger|greater], {a} or {b}?", "Is {a} [larger|bigger|greater|more] than {b}?", "Is {a} [smaller|less] than {b}?", "Which is [smaller|less], {a} or {b}?", "Compare {a} and {b}.", "Which number is [higher|bigger|larger]: {a} or {b}?", "Of {a} and {b}, which is the larger?", "What is more, {a} or {b}?"]

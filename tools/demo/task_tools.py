@@ -2,7 +2,7 @@
 
 import json
 
-from task import Task, contains
+from toolbox import neat
 from words import Draw
 
 
@@ -23,7 +23,7 @@ CODE = P("string", lambda d: d.code(), "[Identifier|The id|Number of the record]
 ID = P("integer", lambda d: d.number(1, 99999), "[Identifier|The id|Number of the record]")
 EMAIL = P("string", lambda d: d.email(), "[E-mail address|Address of the receiver]")
 URL = P("string", lambda d: d.url(), "[Address of the page|The URL]")
-FLOAT = P("number", lambda d: d.pick([d.number(1, 99), d.number(1, 999) / 10, d.number(1, 9999) / 100]), "[The value|Amount]")
+FLOAT = P("number", lambda d: neat(d.pick([d.number(1, 99), d.number(1, 999) / 10, d.number(1, 9999) / 100])), "[The value|Amount]")
 PERSONS = P("array", lambda d: d.names(d.range(1, 4)), "[Names|People]", items="string")
 WORDS = P("array", lambda d: [d.any_word() for _ in range(d.range(2, 4))], "[Items|List of words]", items="string")
 NUMBERS = P("array", lambda d: [d.number(0, 99) for _ in range(d.range(2, 5))], "[Numbers|The values]", items="integer")
@@ -61,13 +61,13 @@ TOOLS = [
     ("add_reminder|create_reminder|remind|reminder", "Create a reminder", {"w": ("text|title|what|note", P("string", lambda d: f"{d.word('verb')} the {d.word('object')}", "[What to do|The note]")), "t": ("time|when|at", TIME)}, ["Remind me to {w} at {t}.", "[Set|Create|Add] a reminder at {t}: {w}[.|]", "At {t} I have to {w}. Remind me.", "[Please |]remind me at {t} to {w}.", "Don't let me forget to {w} at {t}.", "Reminder for {t}: {w}", "[Can|Could] you remind me to {w} at {t}?"], {"id": lambda d: d.number(1, 999)}, "I will remind you at {t}: {w}."),
     ("create_event|add_event|schedule|calendar_add", "Add an event to the calendar", {"s": ("title|name|summary", P("string", lambda d: d.pick([lambda: f"{d.word('noun')} {d.pick(['meeting', 'party', 'talk', 'lunch'])}", lambda: f"{d.pick(['lunch', 'dinner', 'call', 'meeting'])} with {d.name()}"])(), "[Name of the event|Title]")), "d": ("date|day|on", DATE), "t": ("time|start|start_time|at", TIME)}, ["[Schedule|Plan|Add|Create|Book] {s:q} on {d} at {t}.", "Put {s:q} [in|into] my calendar for {d}, {t}.", "On {d} at {t} there is {s:q}. [Add it|Note it] to the calendar.", "New event: {s}, {d}, {t}.", "[Can|Could] you add {s:q} on {d} at {t}?", "I have {s:q} on {d} at {t}; put it in the calendar.", "Calendar entry: {s:q}, {d} {t}."], {"id": lambda d: d.number(1, 999)}, "I added {s} on {d} at {t}."),
     ("translate|translate_text|translator", "Translate [a text|text] [to|into] another language", {"t": ("text|source|content|phrase", TEXT), "l": ("target_language|language|to|target", P("string", lambda d: d.word("language"), "[Language to translate to|Target language]"))}, ["[Translate|Please translate] {t:q} [to|into] {l}.", "[What is|How do you say] {t:q} in {l}?", "Say {t:q} in {l}.", "Into {l}, please: {t:c}", "I need {t:q} in {l}.", "[Can|Could] you translate {t:q} to {l}?", "Give me the {l} for {t:q}."], {"translation": lambda d: " ".join(d.made_up() for _ in range(d.range(1, 4)))}, "In {l}: {translation}"),
-    ("convert_currency|currency|exchange|convert_money", "Convert money from one currency to another", {"a": ("amount|value|sum", P("number", lambda d: d.pick([d.number(1, 999), d.number(1, 9999) / 10]), "[How much|Amount]")), "f": ("from|from_currency|source", P("string", lambda d: d.pick(["USD", "EUR", "GBP", "JPY", "CHF", "SEK", "NOK", "CAD", "AUD", "INR"]), "Currency code")), "t": ("to|to_currency|target", P("string", lambda d: d.pick(["DKK", "PLN", "CZK", "CNY", "KRW", "BRL", "MXN", "TRY", "ZAR", "NZD"]), "Currency code"))}, ["[Convert|Change|Exchange] {a} {f} [to|into] {t}.", "How much is {a} {f} in {t}?", "[What are|What is] {a} {f} in {t}?", "I have {a} {f}. How much is that in {t}?", "{a} {f} in {t}[, please|]?", "Turn {a} {f} into {t}.", "What do I get in {t} for {a} {f}?"], {"result": lambda d: d.number(1, 9999) / 10}, "{a} {f} are {result} {t}."),
+    ("convert_currency|currency|exchange|convert_money", "Convert money from one currency to another", {"a": ("amount|value|sum", P("number", lambda d: neat(d.pick([d.number(1, 999), d.number(1, 9999) / 10])), "[How much|Amount]")), "f": ("from|from_currency|source", P("string", lambda d: d.pick(["USD", "EUR", "GBP", "JPY", "CHF", "SEK", "NOK", "CAD", "AUD", "INR"]), "Currency code")), "t": ("to|to_currency|target", P("string", lambda d: d.pick(["DKK", "PLN", "CZK", "CNY", "KRW", "BRL", "MXN", "TRY", "ZAR", "NZD"]), "Currency code"))}, ["[Convert|Change|Exchange] {a} {f} [to|into] {t}.", "How much is {a} {f} in {t}?", "[What are|What is] {a} {f} in {t}?", "I have {a} {f}. How much is that in {t}?", "{a} {f} in {t}[, please|]?", "Turn {a} {f} into {t}.", "What do I get in {t} for {a} {f}?"], {"result": lambda d: d.number(1, 9999) / 10}, "{a} {f} are {result} {t}."),
     ("convert_units|unit_converter|convert", "Convert between units", {"v": ("value|amount|number", FLOAT), "f": ("from_unit|from|source_unit", P("string", lambda d: d.pick(["km", "kg", "meters", "liters", "celsius", "hours", "inches"]), "Unit")), "t": ("to_unit|to|target_unit", P("string", lambda d: d.pick(["miles", "pounds", "feet", "gallons", "fahrenheit", "minutes", "cm"]), "Unit"))}, ["[Convert|Change] {v} {f} [to|into] {t}.", "How [many|much] {t} are {v} {f}?", "What is {v} {f} in {t}?", "{v} {f} in {t}, please.", "I need {v} {f} in {t}.", "Express {v} {f} in {t}.", "{v} {f} make how many {t}?"], {"result": lambda d: d.number(1, 9999) / 10}, "{v} {f} are {result} {t}."),
     ("get_stock_price|stock_price|stock|quote", "[Get|Returns] the [current |]price of a stock", {"s": ("symbol|ticker|stock", P("string", lambda d: "".join(d.pick("ABCDEFGHIJKLMNOPQRSTUVWXYZ") for _ in range(d.range(3, 4))), "[Ticker symbol|Symbol]"))}, ["[What is|What's] the [stock |]price of {s}?", "[How much|What] is {s} [worth|trading at]?", "[Get|Give me|Check] the stock price [of|for] {s}.", "How is {s} doing on the market?", "Quote for {s}[, please|]?", "Price of the stock {s}?", "Look up the share {s}."], {"price": lambda d: d.number(1, 9999) / 10}, "{s} is at {price}.", True),
     ("play_music|play|play_song|start_music", "Play [music|a song]", {"s": ("song|title|track|name", P("string", lambda d: d.title(), "[Title of the song|The song]")), "a": ("artist|by|singer", P("string", lambda d: d.full_name(), "The artist"))}, ["Play {s:q} by {a}.", "[I want|I'd like] to hear {s:q} by {a}.", "[Put on|Start] {s:q} [by|from] {a}.", "[Can|Could] you play {s:q} by {a}?", "Music: {s:q} by {a}, please.", "Let me listen to {a} with {s:q}.", "By {a}, play {s:q}."], {"status": lambda d: "playing"}, "Now playing {s} by {a}."),
     ("set_light|control_light|light|switch_light", "[Switch|Turn] a light on or off", {"r": ("room|location|where", ROOM), "s": ("state|status|mode", E("on", "off"))}, ["[Turn|Switch] {s} the light[s|] in the {r}.", "[Turn|Switch] the {r} light {s}.", "[Please |]put the light in the {r} {s}.", "The light in the {r} should be {s}.", "Lights {s} in the {r}.", "[Can|Could] you turn the {r} lights {s}?", "I want the lights in the {r} {s}."], {"ok": lambda d: True}, "The light in the {r} is {s}.", True),
     ("set_brightness|dim_light|brightness", "Set the brightness of a lamp in percent", {"r": ("room|lamp|location", ROOM), "v": ("percent|level|brightness|value", V(0, 100))}, ["[Set|Dim] the [light|lamp] in the {r} to {v} percent.", "[Make|Set] the {r} light {v}% bright.", "Brightness of the {r} to {v}[ percent|].", "{r}: {v} percent light[, please|].", "Put the {r} lamp at {v} percent.", "I want {v} percent light in the {r}.", "Change the brightness in the {r} to {v}."], {"ok": lambda d: True}, "The light in the {r} is at {v} percent."),
-    ("set_thermostat|set_temperature|thermostat|heating", "Set the temperature of a room", {"r": ("room|zone|place", ROOM), "v": ("temperature|degrees|celsius|target", P("number", lambda d: d.pick([d.range(15, 28), d.range(30, 56) / 2]), "Degrees"))}, ["[Set|Put] the [temperature|heating|thermostat] in the {r} to {v}[ degrees|].", "Make the {r} {v} degrees warm.", "[Heat|Cool] the {r} to {v} degrees.", "I want {v} degrees in the {r}.", "{r} to {v} degrees, please.", "The {r} should be at {v} degrees.", "Thermostat {r}: {v}."], {"ok": lambda d: True}, "The {r} is set to {v} degrees."),
+    ("set_thermostat|set_temperature|thermostat|heating", "Set the temperature of a room", {"r": ("room|zone|place", ROOM), "v": ("temperature|degrees|celsius|target", P("number", lambda d: neat(d.pick([d.range(15, 28), d.range(30, 56) / 2])), "Degrees"))}, ["[Set|Put] the [temperature|heating|thermostat] in the {r} to {v}[ degrees|].", "Make the {r} {v} degrees warm.", "[Heat|Cool] the {r} to {v} degrees.", "I want {v} degrees in the {r}.", "{r} to {v} degrees, please.", "The {r} should be at {v} degrees.", "Thermostat {r}: {v}."], {"ok": lambda d: True}, "The {r} is set to {v} degrees."),
     ("add_to_cart|cart_add|order_item|buy", "Put [a product|an item] into the shopping cart", {"x": ("product|item|name|article", P("string", lambda d: d.word("object"), "[The product|Item]")), "n": ("quantity|count|amount|qty", V(1, 50))}, ["[Add|Put] {n} {x}s [to|into|in] [my|the] cart.", "[Order|Buy] {n} {x}s.", "I [want|need|would like] [to buy |]{n} {x}s.", "[Can|Could] you order {n} {x}s[ for me|]?", "{n} times {x} in the cart, please.", "Put {x} in the cart, quantity {n}.", "My cart needs {n} {x}s."], {"total": lambda d: d.number(5, 999)}, "I put {n} {x}s in the cart; the total is {total}."),
     ("add_items|append_to_list|shopping_list_add|list_add", "Add items to a list", {"x": ("items|entries|things", WORDS)}, ["[Add|Put] {x:l} [to|on] [my|the] [shopping |]list.", "I need {x:l}[; put it on the list| on my list].", "[Note|Write down] {x:l} for the list.", "[Can|Could] you add {x:l} to the list?", "The list should also have {x:l}.", "On the list: {x:l}", "List: add {x:l}."], {"size": lambda d: d.number(3, 40)}, "I added them; the list has {size} items now."),
     ("invite|invite_people|send_invitations", "Invite people to an event", {"p": ("people|guests|names|attendees", PERSONS), "e": ("event|to|occasion", P("string", lambda d: f"{d.word('noun')} {d.pick(['party', 'meeting', 'dinner', 'show'])}", "The event"))}, ["Invite {p:l} to the {e}.", "[Send|Write] invitations for the {e} to {p:l}.", "I want {p:l} at the {e}. Invite them.", "[Can|Could] you invite {p:l} to the {e}?", "The {e}: invite {p:l}.", "Ask {p:l} to come to the {e}.", "{p:l} should be invited to the {e}."], {"sent": lambda d: d.number(1, 9)}, "The invitations to the {e} are sent."),
@@ -93,6 +93,22 @@ TOOLS = [
     ("book_table|reserve_table|reservation|book_restaurant", "Book a table in a restaurant", {"r": ("restaurant|name|place", P("string", lambda d: d.pick([d.title(), d.word("product")]), "[The restaurant|Name]")), "n": ("people|guests|persons|party_size", V(1, 12)), "t": ("time|at", TIME)}, ["[Book|Reserve] a table for {n} at {r:q} at {t}.", "[Can|Could] you [book|reserve] {r:q} for {n} people at {t}?", "A table for {n} in {r:q}, {t}[, please|].", "We are {n} and want to eat at {r:q} at {t}.", "Dinner at {r:q} for {n} at {t}: book it.", "At {t} we need a table for {n} at {r:q}.", "Reserve for {n} at {t} in {r:q}."], {"confirmed": lambda d: d.code()}, "The table is booked; the number is {confirmed}."),
     ("create_contact|add_contact|save_contact|new_contact", "Save a contact", {"n": ("name|full_name|person", P("string", lambda d: d.full_name(), "[Name of the person|The name]")), "e": ("email|mail|address", EMAIL), "a": ("age|years", V(5, 99))}, ["[Save|Add|Create] [the contact|a contact for] {n}, {e}, {a} years old.", "New contact: {n}, aged {a}, mail {e}.", "{n} is {a} years old and has the address {e}. [Save|Add] the contact.", "Add {n} (age {a}, {e}) to my contacts.", "[Can|Could] you save {n}, {a}, with {e}?", "Contact {n}: {e}, {a} years.", "Put {n} in my contacts: {a} years, {e}."], {"id": lambda d: d.number(1, 999)}, "The contact {n} is saved."),
     ("update_address|set_address|change_address", "Change the address of a person", {"n": ("name|person|customer", NAME), "a": ("address|location|new_address", P("object", lambda d: {"street": f"{d.word('last')} Street {d.number(1, 99)}", "city": d.city(), "zip": d.digits(5)}, "The address", fields={"street": "string", "city": "string", "zip": "string"}))}, ["[Change|Set|Update] the address of {n} to {a:o}.", "{n} [moved|has moved] to {a:o}. [Update|Change] the address.", "New address for {n}: {a:o}.", "{n} lives at {a:o} now; update it.", "[Can|Could] you set {n}'s address to {a:o}?", "Address of {n}: {a:o}. Save it.", "Please note that {n} now lives at {a:o}."], {"ok": lambda d: True}, "The address of {n} is changed."),
+    ("call_person|phone_call|dial|make_call", "[Call|Phone] a person", {"n": ("name|person|contact|who", NAME)}, ["[Call|Phone|Ring] {n}[ please|].", "[Can|Could] you [call|phone] {n}[ for me|]?", "I [want|need|have] to [call|speak to|talk to] {n}.", "Get {n} on the phone.", "[Connect|Put] me [with|through to] {n}.", "Dial {n}[ now|].", "Give {n} a ring.", "A call to {n}, please."], {"status": lambda d: d.pick(["ringing", "busy", "connected", "no answer"])}, "The line is {status}.", True),
+    ("leave_voicemail|voicemail|record_voicemail", "Leave a voicemail", {"n": ("name|person|to|contact", NAME), "t": ("text|content|speech|words", TEXT)}, ["[Leave|Record] a voicemail for {n}: {t:q}", "Voicemail for {n} [with the words|saying|that says] {t:q}.", "Speak {t:q} on the voicemail of {n}.", "On {n}'s voicemail, say {t:q}.", "[Can|Could] you leave {t:q} on the voicemail of {n}?", "{n} is not there. Leave this: {t:c}", "Put {t:q} on the machine of {n}."], {"seconds": lambda d: d.number(3, 90)}, "I left a voicemail of {seconds} seconds for {n}.", True),
+    ("post_comment|comment|post|publish_post", "Post a [comment|text] in a channel", {"c": ("channel|room|group|where", P("string", lambda d: d.any_word().replace(" ", "-"), "[The channel|Where to post]")), "t": ("text|comment|body|post", TEXT)}, ["[Post|Publish|Put] {t:q} in [the channel |#|]{c}.", "[Comment|Add the comment] {t:q} in {c}.", "In [the channel |]{c}, post {t:q}.", "New post in {c}: {t:c}", "[Can|Could] you post {t:q} to [the channel |]{c}?", "The channel {c} should read {t:q}.", "Share {t:q} with [everybody in |the group |]{c}."], {"id": lambda d: d.number(1, 9999)}, "The post in {c} has the number {id}.", True),
+    ("add_note|take_note|note|write_note|save_note", "[Save|Write down] a note", {"t": ("text|note|content|body", TEXT)}, ["[Note|Write down|Note down]: {t:c}", "[Take|Make|Save] a note: {t:c}", "[Make|Take] a note [that says|with the text|saying] {t:q}.", "Keep {t:q} in my notes.", "My notes should have {t:q}.", "[Can|Could] you note {t:q}?", "Remember this for me: {t:c}", "Into my notes: {t:c}"], {"id": lambda d: d.number(1, 999)}, "The note has the number {id}."),
+    ("book_hotel|reserve_room|hotel|find_hotel", "Book a hotel room", {"c": ("city|place|location|where", CITY), "n": ("nights|days|num_nights|stay", V(1, 21)), "g": ("guests|adults|visitors", V(1, 8))}, ["[Book|Find|Reserve] a hotel in {c} for {n} nights and {g} guests.", "A room in {c}, {n} nights, {g} guests.", "We are {g} and stay {n} nights in {c}. [Book|Find] a hotel.", "I need a room for {g} in {c} for {n} nights.", "Hotel, {c}, {n} nights for {g}.", "[Can|Could] you get a hotel room for {g} guests in {c}, {n} nights?", "{g} guests want to sleep {n} nights in {c}."], {"hotel": lambda d: d.title(), "price": lambda d: d.number(40, 999)}, "{hotel} costs {price}.", True),
+    ("order_taxi|book_taxi|taxi|call_cab|get_ride", "Order a taxi", {"a": ("address|from|pickup|start", P("string", lambda d: f"{d.word('last')} Street {d.number(1, 99)}", "[Where it starts|The address]")), "t": ("time|at|when", TIME)}, ["[Order|Book|Call|Get] a [taxi|cab] to {a} at {t}.", "I need a [taxi|cab|ride] at {t} from {a}.", "At {t} a taxi should be at {a}.", "Taxi, {a}, {t}[, please|].", "Pick me up at {a} at {t}.", "[Can|Could] you send a cab to {a} at {t}?", "A cab for {t}, {a}."], {"car": lambda d: d.code(), "minutes": lambda d: d.number(2, 50)}, "Car {car} comes in {minutes} minutes."),
+    ("buy_tickets|book_tickets|tickets|get_tickets|reserve_seats", "Buy tickets for a [show|film|concert]", {"s": ("show|film|title|event", P("string", lambda d: d.title(), "[The show|Title]")), "n": ("count|tickets|seats|quantity", V(1, 12)), "d": ("date|day|on", DATE)}, ["[Buy|Get|Book] {n} tickets for {s:q} on {d}.", "{n} seats for {s:q}, {d}[, please|].", "On {d} we want to see {s:q}, {n} tickets.", "We are {n} and go to {s:q} on {d}.", "[Can|Could] you [get|reserve] {n} seats for {s:q} on {d}?", "Tickets: {s:q}, {n}, {d}.", "I would like to see {s:q} on {d}; we need {n} tickets."], {"code": lambda d: d.code()}, "The tickets have the code {code}."),
+    ("rent_car|car_rental|hire_car|rent_bike", "Rent a [vehicle|car|bike]", {"c": ("city|place|pickup|location", CITY), "n": ("days|duration|num_days|length", V(1, 30))}, ["[Rent|Hire] [a car|something to drive|wheels] in {c} for {n} days.", "I need [a car|wheels] for {n} days in {c}.", "For {n} days I want to drive around {c}.", "Rental in {c}, {n} days.", "[Can|Could] you [rent|hire] it in {c} for {n} days?", "Rent for {n} days, pickup in {c}.", "In {c} we want a car, {n} days long."], {"price": lambda d: d.number(20, 999), "plate": lambda d: d.code()}, "It costs {price}; the plate is {plate}.", True),
+    ("pay_invoice|transfer_money|send_money|pay|make_payment", "[Pay|Transfer] money to [a person|somebody]", {"a": ("amount|sum|euros|value", FLOAT), "n": ("to|receiver|payee|name", NAME)}, ["[Pay|Transfer|Give] {n} {a} euros.", "[Transfer|Send|Wire] {a} euros to {n}.", "{n} gets {a} euros from me.", "I owe {n} {a} euros. Pay it.", "Money for {n}: {a} euros.", "[Can|Could] you transfer {a} euros to {n}?", "Let {n} have {a} euros."], {"balance": lambda d: d.number(1, 99999)}, "Paid. The balance is {balance}."),
+    ("translate_word|get_synonyms|synonyms|thesaurus", "[Find|Get] words of the same meaning", {"w": ("word|term|input", TERM)}, ["[Find|Give me|Get|Show me] [synonyms|other words] for {w:q}.", "Which words mean the same as {w:q}?", "What is another word for {w:q}?", "How else can I say {w:q}?", "Synonyms of {w:q}?", "I need a different word for {w:q}.", "Thesaurus: {w}"], {"synonyms": lambda d: [d.any_word() for _ in range(d.range(1, 3))]}, "Other words are: {synonyms}.", True),
+    ("convert_timezone|time_difference|timezone", "Time difference between two cities", {"a": ("from|first|city_a|home", CITY), "b": ("to|second|city_b|other", CITY)}, ["[What is|Tell me|Get] the time difference between {a} and {b}.", "How many hours is {a} ahead of {b}?", "{a} and {b}: how far apart are the clocks?", "Time zones of {a} and {b}?", "Hours between {a} and {b}, please.", "When I fly from {a} to {b}, how far do I set my watch?", "Compare the clocks in {a} and {b}."], {"hours": lambda d: d.range(1, 12)}, "The difference is {hours} hours."),
+    ("measure_distance|distance|get_distance|how_far", "Distance between two places", {"a": ("from|start|place_a|origin", CITY), "b": ("to|end|place_b|target", CITY)}, ["How far is it from {a} to {b}?", "[What is|Give me|Measure] the distance [from|between] {a} [to|and] {b}.", "Distance {a} - {b}?", "How many kilometers are between {a} and {b}?", "Is {b} far from {a}?", "I wonder how far {a} is from {b}.", "Length of the line from {a} to {b}?"], {"km": lambda d: d.number(10, 9000)}, "It is {km} km."),
+    ("scale_image|resize_image|resize|crop_image", "[Resize|Scale] an image", {"p": ("path|file|image|picture", PATH), "w": ("width|w|pixels_x", V(10, 4000)), "h": ("height|h|pixels_y", V(10, 4000))}, ["[Resize|Scale] {p} to {w} by {h}[ pixels|].", "Make {p} {w} wide and {h} high.", "{p}: {w} x {h}, please.", "I need {p} in {w}x{h}.", "[Can|Could] you bring {p} to {w} times {h}?", "Change the size of {p} to {w} by {h}.", "Width {w}, height {h} for {p}."], {"bytes": lambda d: d.number(1000, 999999)}, "The picture has {bytes} bytes now."),
+    ("water_plants|irrigate|watering|sprinkler", "Water a part of the garden", {"z": ("zone|bed|area|where", P("string", lambda d: d.word("food"), "[The bed|What to water]")), "n": ("minutes|duration|length", V(1, 90))}, ["[Water|Sprinkle] the {z} [for|during] {n} minutes.", "The {z} needs {n} minutes of water.", "Give the {z} water for {n} minutes.", "{n} minutes of water on the {z}[, please|].", "Sprinkler on the {z}, {n} minutes.", "[Can|Could] you water the {z} for {n} minutes?", "The {z} is dry: {n} minutes."], {"liters": lambda d: d.number(1, 300)}, "The {z} gets {liters} liters.", True),
+    ("feed_pet|feed|feeder|give_food", "Feed an animal", {"x": ("animal|pet|who", P("string", lambda d: d.word("animal"), "[The animal|Which pet]")), "g": ("grams|amount|portion", V(5, 900))}, ["[Feed|Give] the {x} {g} grams.", "{g} grams for the {x}[, please|].", "The {x} is hungry: {g} grams.", "Let the {x} eat {g} grams.", "[Can|Could] you feed the {x} with {g} grams?", "Food for the {x}, {g} grams.", "The {x} should get {g} grams of food."], {"left": lambda d: d.number(1, 5000)}, "Done; {left} grams are left.", True),
+    ("log_weight|track_run|log_workout|save_workout", "Save a workout", {"k": ("kind|sport|activity|type", P("string", lambda d: d.word("hobby"), "[The sport|Activity]")), "n": ("minutes|duration|length", V(5, 240))}, ["[Log|Save|Track] {n} minutes of {k}.", "I did {k} for {n} minutes. [Save|Log] it.", "{n} minutes of {k} today.", "Workout: {k}, {n} minutes.", "[Can|Could] you log {k}, {n} minutes?", "Write down that I did {n} minutes of {k}.", "My training was {k}, {n} minutes."], {"calories": lambda d: d.number(20, 2000)}, "Saved: {calories} calories."),
 ]
 HELD_TOOLS = {13, 20, 48}  # sending a message, converting units, booking a table: for the held-out set only
 FAULTS = ["not found", "no such entry", "permission denied", "timeout", "service not available", "invalid input", "no connection", "limit reached"]
@@ -154,12 +170,18 @@ def make(d: Draw, entry) -> dict:
     name = d.pick(names.split("|"))
     if d.chance(0.06):
         name = "".join(p.capitalize() if i else p for i, p in enumerate(name.split("_")))
+    elif d.chance(0.2):
+        name = d.pick([f"{name}_{d.pick(['tool', 'v2', 'api', 'now', 'fn'])}", f"{d.pick(['my', 'do', 'the', 'home', 'call'])}_{name}", f"{d.made_up()}_{name}", f"{name}_{d.made_up()}"])
+    described = d.chance(0.6)
     drawn, taken = {}, set()
     for key, (options, spec) in params.items():
         option = d.pick([o for o in options.split("|") if o not in taken])
+        if d.chance(0.1):
+            option = d.pick([f"{option}_{d.pick(['value', 'name', 'arg', 'in'])}", f"the_{option}", f"{option}_{d.made_up()}"])
+        elif described and len(params) == 1 and d.chance(0.1):
+            option = d.made_up(2)
         taken.add(option)
         drawn[key] = (option, spec)
-    described = d.chance(0.6)
     parameters = {"type": "object", "properties": {n: schema_of(d, s, described) for n, s in drawn.values()}}
     for extra, schema in d.rng.sample(OPTIONAL, d.pick([0, 0, 0, 1, 1, 2])):
         if extra not in taken:
@@ -180,34 +202,6 @@ def make(d: Draw, entry) -> dict:
     return {"name": name, "params": drawn, "entry": entry, "schema": {"type": "function", "function": function}}
 
 
-# How a value of an invented tool's parameter is said without the parameter's name; # is the value.
-NATURAL = {"name": "for #", "city": "[in|at] #", "count": "[# times|, # of them]", "color": "in #", "date": "on #", "id": "[number|with number] #", "code": "[with the code|under] #", "material": "[made of|out of] #", "path": "[from|in] [the file |]#", "day": "[on|every] #", "price": "for # euros", "email": "[to|by mail to] #", "weight": "of # kg", "owner": "of #", "level": "at # level", "animal": "for the #"}
-
-
-def invented(d: Draw):
-    """A tool that exists nowhere: its name and wording say what it does."""
-    verb, noun = d.word("verb"), d.pick([d.word("object"), d.word("noun"), d.made_up(), d.word("animal")])
-    pool = [("name", NAME), ("city", CITY), ("count", COUNT), ("size", V(1, 500)), ("color", P("string", lambda d: d.word("color"), "Color")), ("date", DATE), ("id", ID), ("code", CODE), ("label", TERM), ("text", TEXT), ("weight", FLOAT), ("urgent", P("boolean", lambda d: d.chance(0.5), "Urgent or not")), ("material", P("string", lambda d: d.word("material"), "Material")), ("tags", WORDS), ("owner", NAME), ("path", PATH), ("level", E("low", "medium", "high")), ("day", P("string", lambda d: d.word("day"), "Day of the week")), ("price", FLOAT), ("email", EMAIL), ("animal", P("string", lambda d: d.word("animal"), "Animal")), (d.made_up(), TERM), (d.made_up(), V(0, 99))]
-    chosen = d.rng.sample(pool, d.pick([0, 1, 1, 2, 2, 3, 4]))
-    params = {f"p{i}": (name, spec) for i, (name, spec) in enumerate(chosen)}
-    parts = []
-    natural = d.chance(0.55) and all(name in NATURAL for name, _ in chosen)
-    for i, (name, spec) in enumerate(chosen):
-        if natural:
-            parts.append(d.fill(NATURAL[name]).replace("#", "{p%d}" % i))
-            continue
-        form = {"array": "{p%d:l}" % i, "boolean": "{p%d:true/false}" % i}.get(spec["kind"], "{p%d}" % i)
-        form = "{p%d:q}" % i if spec is TEXT else form
-        parts.append(d.pick([f"{name} {form}", f"{name} = {form}", f"{name}: {form}", f"the {name} {form}", f"{name} is {form}", f"{name} set to {form}"]))
-    joined = (d.pick([" ", " ", ", "]) if natural else d.pick([", ", " and ", ", ", "; "])).join(parts)
-    what = d.pick([f"{verb} the {noun}", f"{verb} a {noun}", f"{verb} {noun}"])
-    tail = (" " if natural else d.pick([" with ", ": ", ", ", " using "])) + joined if joined else ""
-    ending = "." if not joined.endswith('"') else ""
-    wordings = [f"Call NAME{tail}{ending}", f"{what.capitalize()}{tail}{ending}", f"Please {what}{tail}{ending}", f"Can you {what}{tail}?", f"Use NAME{tail}{ending}", f"I want you to {what}{tail}{ending}", f"NAME{tail}", f"Use the tool NAME{tail}{ending}", f"{what}{tail}", f"Could you please {what}{tail}?", f"Now {what}{tail}{ending}", f"Run NAME{tail}{ending}"]
-    name = d.pick([f"{verb}_{noun}", f"{noun}_{verb}", f"{verb}{noun.capitalize()}", f"{verb}_{noun}_{d.made_up()}", f"{verb}_the_{noun}"]).replace(" ", "_").replace("-", "_")
-    return (name, f"{verb.capitalize()} [a|the] {noun}", params, wordings, {"status": lambda d: d.pick(["ok", "done", "accepted"]), "id": lambda d: d.number(1, 9999)}, "Done. The {noun} has the number {{id}}.".replace("{noun}", noun).replace("{{id}}", "{id}"))
-
-
 def escaped(entry) -> tuple:
     """Wordings with their slots hidden from Draw.fill: slots are filled later, with the tool's own names."""
     return tuple(w.replace("{", "<<").replace("}", ">>") for w in entry[3])
@@ -216,29 +210,19 @@ def escaped(entry) -> tuple:
 ESCAPED = {id(entry): escaped(entry) for entry in TOOLS}
 
 
-def worded(d: Draw, entry) -> str:
-    if id(entry) in ESCAPED:
-        return d.ask(ESCAPED[id(entry)]).replace("<<", "{").replace(">>", "}")
-    return d.pick([w for i, w in enumerate(entry[3]) if (i == 6) == d.held])
+def asked(d: Draw, tool: dict, values: dict, closed: bool = False) -> str:
+    """A wording of this side of the split, filled. `closed`: no value may run to the end of the text."""
+    wordings = ESCAPED[id(tool["entry"])]
+    if closed:
+        wordings = tuple(w for w in wordings if ":c>>" not in w) or wordings
+    return fill(d.ask(wordings).replace("<<", "{").replace(">>", "}"), tool, values)
 
 
 def entries(d: Draw) -> list:
     return [t for i, t in enumerate(TOOLS) if (i in HELD_TOOLS) == d.held]
 
 
-def toolset(d: Draw, wanted: dict, size: int = 0) -> list:
-    """The wanted tool among others whose names and parameters differ."""
-    tools = [wanted]
-    size = size or d.pick([1, 1, 2, 2, 3, 3, 4, 5, 6])
-    while len(tools) < size:
-        other = make(d, invented(d) if d.chance(0.25) else d.pick(entries(d)))
-        if other["entry"][1] not in [t["entry"][1] for t in tools] and other["name"] not in [t["name"] for t in tools] and not overlapping(other, tools):
-            tools.append(other)
-    d.rng.shuffle(tools)
-    return tools
-
-
-FAMILIES = [("weather", "forecast"), ("search", "find", "google"), ("calculat", "add", "sum", "average", "mean", "math", "compute", "evaluate"), ("time", "now", "date", "clock", "today"), ("file", "read", "open", "cat", "write", "save"), ("random", "dice", "roll"), ("mail", "message", "text", "sms", "notify"), ("remind", "task", "todo", "event", "calendar", "schedule"), ("light", "bright"), ("country", "capital"), ("define", "dictionary", "word", "translat"), ("convert", "currency", "unit"), ("list", "cart", "items")]
+FAMILIES = [("weather", "forecast"), ("search", "find", "google"), ("calculat", "add", "sum", "average", "mean", "math", "compute", "evaluate"), ("time", "now", "date", "clock", "today"), ("file", "read", "open", "cat", "write", "save"), ("random", "dice", "roll"), ("mail", "message", "text", "sms", "notify"), ("remind", "task", "todo", "event", "calendar", "schedule"), ("light", "bright"), ("country", "capital"), ("define", "dictionary", "word", "translat"), ("convert", "currency", "unit"), ("list", "cart", "items"), ("distance", "route", "direction", "navigate"), ("voicemail", "phone", "dial", "note", "comment", "post"), ("taxi", "cab", "rent", "ride")]
 
 
 def family(tool: dict):
@@ -254,17 +238,6 @@ def arguments(tool: dict, values: dict) -> dict:
     return {name: values[key] for key, (name, _) in tool["params"].items() if key in values}
 
 
-THOUGHT = ["The tool {n} fits.", "I need {n} for that.", "The user wants something that {n} does.", "For this I call {n}."]
-
-
-def think_of(d: Draw, tool: dict, values: dict) -> str:
-    args = arguments(tool, values)
-    said = d.say(THOUGHT, n=tool["name"])
-    if args and d.chance(0.7):
-        said += " " + ", ".join(f"{k} is {json.dumps(v, ensure_ascii=False) if not isinstance(v, str) else v}" for k, v in args.items()) + "."
-    return said
-
-
 def answer_of(d: Draw, tool: dict, values: dict, result: dict) -> str:
     text = fill(tool["entry"][5], tool, values)
     for key, value in result.items():
@@ -277,72 +250,3 @@ def calls_check(calls: list) -> dict:
 
 
 SYSTEMS = ["", "", "", "", "You are a helpful assistant.", "You are a helpful assistant with tools.", "Use the tools when they help.", "You can call tools.", "Be brief.", "You are an assistant that calls functions.", "Help the user. Call a tool where one fits."]
-
-
-def use(d: Draw) -> Task:
-    """One call, a call with its result, parallel calls, or none."""
-    style = d.pick(["call"] * 9 + ["result"] * 5 + ["parallel"] * 3 + ["none"] * 4 + ["missing", "second"])
-    entry = invented(d) if d.chance(0.35) else d.pick(entries(d))
-    if style == "parallel":
-        entry = d.pick([e for e in entries(d) if len(e) > 6])
-    tool = make(d, entry)
-    d.fresh |= d.held and entry in TOOLS
-    tools = toolset(d, tool)
-    schemas = [t["schema"] for t in tools]
-    values = {key: spec["draw"](d) for key, (_, spec) in tool["params"].items()}
-    system = d.pick(SYSTEMS)
-    wording = lambda: fill(worded(d, entry), tool, values)
-    call = {"name": tool["name"], "arguments": arguments(tool, values)}
-    if style == "call":
-        say = d.pick(["", "", "", "", "I will look.", "One moment.", "Let me check."]) if d.chance(0.15) else ""
-        return Task("tool call", wording(), say, think_of(d, tool, values), calls_check([call]), calls=[call], tools=schemas, system=system, plain=True)
-    if style in ("result", "second"):
-        result = {k: (values[v] if isinstance(v, str) else v(d)) for k, v in entry[4].items()}
-        user = wording()
-        after = [{"role": "assistant", "content": "", "thought": think_of(d, tool, values), "calls": [call]}]
-        if d.chance(0.12):
-            fault = d.pick(FAULTS)
-            after.append({"role": "tool", "content": json.dumps({"error": fault}) if d.chance(0.6) else f"error: {fault}"})
-            return Task("tool result", user, f"That did not work: {fault}.", f"The tool reports an error: {fault}.", contains(fault), tools=schemas, system=system, after=after, plain=True)
-        form = d.range(0, 3)
-        if form == 0 and len(result) == 1:
-            only = next(iter(result.values()))
-            content = ", ".join(map(str, only)) if isinstance(only, list) else str(only) if not isinstance(only, bool) else "ok"
-        elif form == 1:
-            content = "\n".join(f"{k}: {v if not isinstance(v, list) else ', '.join(v)}" for k, v in result.items())
-        else:
-            content = json.dumps(result, ensure_ascii=False)
-        after.append({"role": "tool", "content": content})
-        answer = answer_of(d, tool, values, result)
-        said = [v for v in result.values() if not isinstance(v, (bool, list)) and str(v) in answer]
-        if style == "second":
-            history = [{"role": "user", "content": user}] + [{"role": "assistant", "content": "", "calls": [call]}, after[1], {"role": "assistant", "content": answer}]
-            values.update({key: spec["draw"](d) for key, (_, spec) in tool["params"].items()})
-            call = {"name": tool["name"], "arguments": arguments(tool, values)}
-            return Task("tool call", wording(), "", think_of(d, tool, values), calls_check([call]), calls=[call], tools=schemas, system=system, history=history, plain=True)
-        return Task("tool result", user, answer, "The tool has answered. I tell the user.", contains(*said) if said else {"type": "exact", "value": answer}, tools=schemas, system=system, after=after, plain=True)
-    if style == "parallel":
-        key = next(iter(tool["params"]))
-        spec = tool["params"][key][1]
-        many = [values[key]]
-        while len(many) < d.pick([2, 2, 2, 3]):
-            value = spec["draw"](d)
-            if value not in many:
-                many.append(value)
-        joined = ", ".join(map(str, many[:-1])) + " and " + str(many[-1])
-        rest = dict(values)
-        calls = [{"name": tool["name"], "arguments": arguments(tool, {**rest, key: value})} for value in many]
-        values = {**rest, key: joined}
-        text = wording()
-        text += d.pick(["", "", "", " Both at once." if len(many) == 2 else " All at once.", " In parallel, please."])
-        return Task("tool calls", text, "", f"I need {tool['name']} {len(many)} times: for {joined}.", calls_check(calls), calls=calls, tools=schemas, system=system, plain=True)
-    if style == "missing":
-        other = make(d, d.pick(entries(d)))
-        if any(other["entry"][1] == t["entry"][1] for t in tools) or overlapping(other, tools) or not other["params"]:
-            return use(d)
-        values = {key: spec["draw"](d) for key, (_, spec) in other["params"].items()}
-        text = worded(d, other["entry"])
-        if "NAME" in text or other["name"] in ("calculate", "calculator", "compute", "evaluate", "math"):
-            return use(d)
-        return Task("no tool", fill(text, other, values), "I have no tool for that.", "None of the tools fits.", {"type": "nocall", "all": ["no tool"]}, tools=schemas, system=system, plain=True)
-    return Task("no tool", tools=schemas, system=system)  # the caller puts a question of another kind in

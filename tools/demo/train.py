@@ -1,11 +1,12 @@
 """Trains the demo model, in pieces that can follow one another on one machine or on several.
 
-  python train.py --tokenizer DIR --out DIR --state FILE --steps 14000 --until 7000
-  python train.py --tokenizer DIR --out DIR --state FILE --steps 14000
+  python train.py --tokenizer DIR --out DIR --state FILE --steps 7670 --until 3920
+  python train.py --tokenizer DIR --out DIR --state FILE --steps 7670
 
 A piece goes on from --state where that file exists (weights and optimizer), else from the weights
 in --resume (a saved model; the optimizer starts anew with a short warm-up), else from nothing. It
-stops at --until steps or after --minutes, saves, and can measure itself on the held-out set.
+stops at --until steps or after --minutes, saves, and can measure itself on the held-out set. A last
+piece that has too little time for all steps comes down to a rate of nothing within that time.
 """
 
 import argparse
@@ -68,6 +69,8 @@ def measure(demo, encoder: Encoder, per_kind: int, log) -> dict:
             ok = (not thinking or "</think>" in text) and check.right(task.check, content, calls)
             key = task.kind + (" (thinking)" if thinking else "")
             keys = [key] if name.startswith("seen") else [key, "all, held-out wording" if task.fresh else "all, known wording, held-out words"]
+            if task.note and not name.startswith("seen"):
+                keys.append(f"{task.kind}, {task.note}")
             for key in keys:
                 total[key], good[key] = total.get(key, 0) + 1, good.get(key, 0) + ok
             if not ok and len(fails.setdefault(task.kind, [])) < 12:
@@ -120,7 +123,7 @@ def main() -> None:
     step = state["step"] if state else args.start
     plan = stream.Plan(args.seed, args.tokens, args.steps, first=step, long_from=args.long_from, long_share=args.long_share)
     source = stream.batches(plan, args.tokenizer, args.workers)  # before CUDA starts: the workers are forks
-    first = next(source)
+    first = next(source, None)
 
     parameters = export.load(args.resume, config, device) if args.resume and not state else initial(config, args.seed, device)
     if args.replace:
@@ -141,14 +144,14 @@ def main() -> None:
     log(f"{sum(p.numel() for p in parameters.values()) / 1e6:.2f} M parameters, steps {step} to {until} of {args.steps}, {args.tokens} tokens each")
 
     sums, since, slow = torch.zeros(5, device=device), time.time(), 0.0
-    shares = None
-    while step < until and time.time() - begin < args.minutes * 60:
+    shares, whole, last = None, args.steps, until == args.steps
+    while step < min(until, whole) and time.time() - begin < args.minutes * 60:
         tokens, grades, positions, starts, row = first
         move = lambda x, t: torch.from_numpy(x.astype(t)).to(device, non_blocking=True)
         tokens, grades, positions, starts = move(tokens, "int64"), move(grades, "int64"), move(positions, "int64"), move(starts, "int32")
         main_loss, draft_loss, penalty, right, draft_right, shares = demo.losses(tokens, grades, positions, starts, args.tokens // row, row, args.light if row == stream.SHORT else args.light / 10)
         (main_loss + 0.1 * draft_loss + 0.004 * penalty).backward()
-        optimizer.step(rate_at(step, args.steps, args.rate, fresh))
+        optimizer.step(rate_at(step, whole, args.rate, fresh))
         sums += torch.stack([main_loss.detach(), draft_loss.detach(), penalty.detach() / (config.layers + 1), right, draft_right])
         step += 1
         wait = time.time()
@@ -159,6 +162,9 @@ def main() -> None:
             sums.zero_()
             speed = args.tokens * (100 if step % 100 == 0 else 10) / (time.time() - since)
             log(f"step {step:6d} loss {values[0]:.4f} draft {values[1]:.4f} spread {values[2]:.3f} right {values[3]:.4f} draft right {values[4]:.4f} {speed / 1e6:.3f} M tokens/s, waited {slow:.1f} s, shares {shares.min().item():.3f}..{shares.max().item():.3f}")
+            if last and step % 100 == 0:
+                left = (args.minutes * 60 - (time.time() - begin)) * speed / args.tokens
+                whole = min(whole, step + max(1, int(left)))
             since, slow = time.time(), 0.0
 
     vocab = load(args.tokenizer)

@@ -109,6 +109,7 @@ class Draw:
         self.rng = random.Random(seed)
         self.held = held
         self.fresh = False  # whether a held-out phrasing was drawn
+        self.early = False  # first part of the training: the tasks that grow with it stay small
 
     def chance(self, share: float) -> bool:
         return self.rng.random() < share
@@ -144,7 +145,7 @@ class Draw:
         if self.held:
             self.fresh |= held_phrasing(templates.index(template), template)
             return self.fill(template, **slots)
-        return self.fill(template, varied=self.chance(0.3), **slots)
+        return self.fill(template, varied=self.chance(0.45), **slots)
 
     def word(self, section: str = "common") -> str:
         return self.pick(side_of(section, self.held))
