@@ -66,7 +66,7 @@ def one(d: Draw) -> Task:
     if task.kind == "no tool" and not task.user:
         other = without_tools(d)
         if other.history or other.system or other.kind in ("arithmetic", "recall") or "weather" in other.user or "time" in other.user or len(other.user) > 400:
-            other = task_chat.knowledge(d) if d.chance(0.5) else task_text.copy(d)
+            other = task_chat.knowledge(d) if d.chance(0.8) else task_text.copy(d)
         other.tools, other.system, other.kind = task.tools, task.system, "no tool"
         other.check = {"type": "nocall", "inner": other.check}
         other.thought = d.pick(["No tool is needed. ", "This needs no tool. "]) + other.thought

@@ -1,6 +1,7 @@
 """Calling tools: tools put together anew each time (toolbox.py) or listed (task_tools.py); one call, several, results, none."""
 
 import json
+import re
 
 import task_tools as listed
 import toolbox
@@ -336,6 +337,42 @@ def clash(a: dict, b: dict) -> bool:
     return listed.overlapping(a, [b])
 
 
+def look(value) -> str:
+    """What kind of thing a value looks like to one who does not know its name."""
+    if isinstance(value, bool) or isinstance(value, (list, dict)):
+        return type(value).__name__
+    if isinstance(value, (int, float)):
+        return "number"
+    for kind, form in LOOKS:
+        if form.search(value):
+            return kind
+    return "text"
+
+
+LOOKS = [(kind, re.compile(form)) for kind, form in (("mail", r"^\S+@\S+$"), ("url", r"^https?:"), ("date", r"^\d{4}-\d\d-\d\d$"), ("time", r"^\d\d?:\d\d"), ("path", r"^\S*[/.]\S+$"), ("code", r"^\S*\d\S*$"), ("name", r"^[A-Z]\S*( [A-Z]\S*)?$"), ("word", r"^\S+$"))]
+
+
+def could_take(d: Draw, tool: dict, values: dict) -> bool:
+    """Whether values of such a look are all that the tool has to be given: then a request may well mean it."""
+    need = {look(spec["draw"](d)) for k, (_, spec) in tool["params"].items() if "must" not in tool or k in tool["must"]}
+    return bool(need) and need <= {look(v) for v in values.values()}
+
+
+VAGUE = ["{t}.", "{t}", "{t}, please.", "I need it {t}.", "Something {t}, please.", "Can you do that {t}?", "One {t}.", "Do it {t}.", "What about {t}?", "Take care of it {t}.", "Once {t}.", "I would like that {t}.", "Would you do it {t}?", "Now {t}.", "Please do it {t}.", "How about {t}?", "The usual {t}.", "Get it done {t}."]
+
+
+def vague(d: Draw, tool: dict, values: dict) -> str:
+    """A request that does not say what to do: only the arguments tell which tool is meant."""
+    parts = [way_of(d, *tool["params"][k], v) for k, v in values.items()] if d.chance(0.7) and not set(values) & tool["made"] else []
+    natural = parts and all(parts)
+    if not natural:
+        parts = named(d, tool, values, False)
+    d.rng.shuffle(parts)
+    text = (" " if natural else d.pick([", ", " and ", "; "])).join(parts).lstrip(", ")
+    text = d.pick(VAGUE).replace("{t}", text if natural or d.chance(0.5) else "with " + text)
+    return text
+
+
 def others(d: Draw, wanted: list, size: int) -> list:
     """The wanted tools among others that cannot be meant, shuffled."""
     tools = list(wanted)
@@ -390,7 +427,11 @@ def one_call(d: Draw) -> Task:
     if d.chance(0.14):
         for _ in range(d.pick([1, 1, 2])):
             history += turn(d, tool if d.chance(0.5) else d.pick(tools))
-    return calls_task(d, request(d, tool, values), [call_of(tool, values)], tools, history=history)
+    text = ""
+    if "must" in tool and values and d.chance(0.2) and (len(tools) == 1 or not any(could_take(d, t, values) or not t["params"] for t in tools if t is not tool)):
+        d.fresh |= d.held
+        text = vague(d, tool, values)
+    return calls_task(d, text or request(d, tool, values), [call_of(tool, values)], tools, history=history)
 
 
 LISTABLE = {"for #|of #|for the @ #|of the @ #", "in #|at #|near #|for #", "in #|for #|from #", "with id #|number #|no. #|with the number #|#", "with the code #|#|(#)|under #|with @ #", "on #|every #|for #", "in the @ #|with the @ #|under the @ #|for the @ #"}
@@ -486,12 +527,13 @@ def results(d: Draw) -> Task:
 
 
 def missing(d: Draw) -> Task:
-    """A request for which none of the tools is made."""
+    """A request for which none of the tools is made, and which does not give what any of them needs."""
     wanted = some_tool(d)
     while not wanted["params"] or wanted["name"] in ("calculate", "calculator", "compute", "evaluate", "math"):
         wanted = some_tool(d)
-    tools = [t for t in others(d, [wanted], 1 + size_of(d)) if t is not wanted]
-    text = request(d, wanted, values_of(d, wanted))
+    values = values_of(d, wanted)
+    tools = [t for t in others(d, [wanted], 1 + size_of(d)) if t is not wanted and not could_take(d, t, values)]
+    text = request(d, wanted, values)
     if not tools or wanted["name"] in text:
         return missing(d)
     return Task("no tool", text, "I have no tool for that.", think(tools, []) + " No tool fits.", {"type": "nocall", "all": ["no tool"]}, tools=[t["schema"] for t in tools], system=d.pick(listed.SYSTEMS), plain=True)

@@ -1,7 +1,7 @@
 """Trains the demo model, in pieces that can follow one another on one machine or on several.
 
-  python train.py --tokenizer DIR --out DIR --state FILE --steps 7670 --until 3920
-  python train.py --tokenizer DIR --out DIR --state FILE --steps 7670
+  python train.py --tokenizer DIR --out DIR --state FILE --steps 7560 --until 3930
+  python train.py --tokenizer DIR --out DIR --state FILE --steps 7560
 
 A piece goes on from --state where that file exists (weights and optimizer), else from the weights
 in --resume (a saved model; the optimizer starts anew with a short warm-up), else from nothing. It
