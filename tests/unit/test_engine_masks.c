@@ -208,11 +208,79 @@ static void a_request_ends_at_once_while_its_mask_is_awaited(void **state) {
     (void)sem_destroy(&m.go);
 }
 
+/* A mask that depends on every token before it, now and then after some work. */
+typedef struct following_mask {
+    uint32_t state;
+} following_mask;
+
+static pgl_mask_answer follow(void *user, int32_t token, uint32_t *mask, pgl_error *err) {
+    following_mask *m = user;
+    (void)err;
+    m->state = (m->state * 31 + (uint32_t)(token + 2)) * 2654435761u;
+    for (uint64_t until = pgl_thread_ns() + 300000; m->state % 8 == 0 && pgl_thread_ns() < until;) {
+    }
+    for (size_t i = 0; i < (WORLD_VOCAB + 31) / 32; i++)
+        mask[i] = 0x01010101u << (m->state >> 8) % 8;
+    return m->state % 5 == 0 ? PGL_MASK_ALL : PGL_MASK_SOME;
+}
+
+enum { N_MASKED = 24, LONGEST_MASKED = 300 };
+
+static world_answer cold_masked[N_MASKED];
+
+/* Under pressure for pages, so that most are parked and resumed, with a cache and without, and every third leaves. */
+static void parked_answers_go_on_with_their_masks(void **state) {
+    (void)state;
+    int32_t prompt[LONGEST_MASKED];
+    world_prompt(5, prompt, LONGEST_MASKED);
+    following_mask masks[N_MASKED];
+    pgl_request_params p[N_MASKED];
+    engine_world w;
+    world_open(&w, (world_options){.n_slots = 1});
+    for (uint32_t i = 0; i < N_MASKED; i++) {
+        p[i] = drawn(prompt + i, 1 + i * 37 % 200, 20 + i * 13 % 80, i);
+        masks[i] = (following_mask){.state = i};
+        if (i % 4 != 3)
+            p[i].mask = (pgl_mask_provider){follow, NULL, &masks[i]};
+        world_run(&w, &p[i], &cold_masked[i]);
+    }
+    world_close(&w);
+    uint32_t parked = 0;
+    for (int cache = 0; cache < 2; cache++) {
+        world_open(&w, (world_options){.n_slots = 8,
+                                       .n_pages = 26,
+                                       .max_context = 400,
+                                       .max_queue = 2 * N_MASKED,
+                                       .cache = cache,
+                                       .n_snapshots = 12,
+                                       .snapshot_every = 64});
+        pgl_request *r[N_MASKED], *leaving[N_MASKED];
+        following_mask of_leaving[N_MASKED];
+        for (uint32_t i = 0; i < N_MASKED; i++) {
+            masks[i] = of_leaving[i] = (following_mask){.state = i};
+            r[i] = world_submit(&w, &p[i]);
+            pgl_request_params q = p[i];
+            q.mask.user = &of_leaving[i];
+            leaving[i] = i % 3 == 0 ? world_submit(&w, &q) : NULL;
+        }
+        for (uint32_t i = 0; i < N_MASKED; i++) {
+            world_read(r[i], &a);
+            world_expect_same(&a, &cold_masked[i]);
+            parked += a.usage.n_parked;
+            pgl_request_release(r[i]);
+            pgl_request_release(leaving[i]);
+        }
+        world_close(&w);
+    }
+    assert_true(parked > 5);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(free_streams_run_on_while_a_mask_is_awaited),
         cmocka_unit_test(a_prompt_is_read_while_its_first_mask_is_awaited),
         cmocka_unit_test(slow_grammars_hold_no_thread_that_quick_ones_need),
+        cmocka_unit_test(parked_answers_go_on_with_their_masks),
         cmocka_unit_test(a_request_ends_at_once_while_its_mask_is_awaited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
