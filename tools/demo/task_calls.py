@@ -158,7 +158,7 @@ def named(d: Draw, tool: dict, values: dict, closed: bool) -> list:
     out = []
     for key, value in values.items():
         name, spec = tool["params"][key]
-        text = spoken(d, value, quote or (closed and spec.get("quoted", False)) or (spec.get("quoted", False) and d.chance(0.8)))
+        text = spoken(d, value, quote or (spec.get("quoted", False) and (closed or len(values) > 1 or d.chance(0.8))))
         out.append(form.replace("@", name if under else name.replace("_", " ")).replace("#", text))
     return out
 
@@ -431,9 +431,13 @@ def one_call(d: Draw) -> Task:
     if "must" in tool and values and d.chance(0.2) and (len(tools) == 1 or not any(could_take(d, t, values) or not t["params"] for t in tools if t is not tool)):
         d.fresh |= d.held
         text = vague(d, tool, values)
-    return calls_task(d, text or request(d, tool, values), [call_of(tool, values)], tools, history=history)
+    text = text or request(d, tool, values)
+    if d.chance(0.07):
+        text = d.pick([d.sentence(), toolbox.text_of(d), d.pick(BEFORE)]) + d.pick([" ", " ", "\n", "\n\n"]) + text
+    return calls_task(d, text, [call_of(tool, values)], tools, history=history)
 
 
+BEFORE = ["I need help.", "Here is what I need.", "I am in a hurry.", "My day was long.", "I hope you can do this.", "This is for work.", "I have a question.", "One more thing.", "Sorry to bother you.", "Good morning!", "It is important.", "I forgot something."]
 LISTABLE = {"for #|of #|for the @ #|of the @ #", "in #|at #|near #|for #", "in #|for #|from #", "with id #|number #|no. #|with the number #|#", "with the code #|#|(#)|under #|with @ #", "on #|every #|for #", "in the @ #|with the @ #|under the @ #|for the @ #"}
 
 

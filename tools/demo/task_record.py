@@ -1,6 +1,7 @@
 """JSON answers whose keys and values are put together anew: records of any keys, schemas with choices and nesting, tables."""
 
 import json
+import re
 
 import task_calls as calls
 import task_tools as listed
@@ -13,6 +14,9 @@ INTO = ["[Turn|Convert|Make] [this table|the table|these rows|the rows] into a J
         "Make JSON objects out of the lines, in one array.\n{t}", "CSV to JSON:\n{t}", "[Parse|Read] this CSV into [a list of JSON objects|JSON objects]:\n{t}", "[I need|Please give me] the rows as JSON.\n{t}", "Rows:\n{t}\n[Wanted|Output]: a JSON array of objects.", "[Can|Could] you [write|put] this table [as|in] JSON?\n{t}", "Data:\n{t}\nAnswer with a JSON array that has an object for every line."]
 NULL = ["", " Use null for what is missing.", " If something is not said, use null.", " Missing values are null.", " Write null where the text says nothing."]
 SAID = ["The @ is #.", "The @ is #.", "@: #.", "Its @ is #.", "As @ we have #.", "# is the @.", "The @: #.", "It has the @ #.", "We know the @: #.", "For @ they wrote #."]
+
+
+MARKS = re.compile(r"[;=|\n]|: | -|\.\.|[a-z,]\. ")
 
 
 def shape(d: Draw, low: int, high: int, flat: bool = False) -> dict:
@@ -36,11 +40,11 @@ def shape(d: Draw, low: int, high: int, flat: bool = False) -> dict:
 
 
 def drawn(d: Draw, keys: dict) -> dict:
-    """Values for the keys. Text that looks like a number is left out: nothing but a schema would tell the two apart."""
+    """Values for the keys, without text that looks like a number (only a schema would tell the two apart) or like a border."""
     values = {}
     for key, (spec, _) in keys.items():
         value = spec["draw"](d)
-        while isinstance(value, str) and value.isdigit():
+        while isinstance(value, str) and (value.isdigit() or MARKS.search(value)):
             value = spec["draw"](d)
         values[key] = value
     return values

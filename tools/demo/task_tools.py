@@ -2,7 +2,7 @@
 
 import json
 
-from toolbox import neat
+from toolbox import neat, text_of
 from words import Draw
 
 
@@ -13,7 +13,7 @@ def P(kind, draw, text="", **more):
 CITY = P("string", lambda d: d.city(), "[Name of the|The] city")
 PATH = P("string", lambda d: d.path(), "[Path of the file|The file|File name]")
 NAME = P("string", lambda d: d.name(), "[Name of the person|Who|The person]")
-TEXT = P("string", lambda d: d.sentence() if d.chance(0.6) else " ".join(d.any_word() for _ in range(d.range(1, 5))), "[The text|Text to use|Content]")
+TEXT = P("string", text_of, "[The text|Text to use|Content]")
 QUERY = P("string", lambda d: d.pick([lambda: d.word("topic"), lambda: f"{d.word('adjective')} {d.word('noun')}s", lambda: f"{d.any_word()} {d.any_word()}", lambda: d.full_name()])(), "[What to look for|Search terms|The query]")
 TERM = P("string", lambda d: d.any_word(), "[A word|The word]")
 DATE = P("string", lambda d: d.iso_date(), "Date as YYYY-MM-DD")
@@ -157,7 +157,15 @@ def schema_of(d: Draw, spec: dict, described: bool) -> dict:
             out["required"] = list(spec["fields"])
     if described and spec["text"]:
         out["description"] = d.fill(spec["text"])
+    if d.chance(0.1):
+        out.update(d.pick(LIMITS.get(spec["kind"], [{}])))
+    if d.chance(0.12):
+        out = {key: out[key] for key in reversed(out)}
     return out
+
+
+# What schemas of the world say beyond the type; true of every value that is drawn.
+LIMITS = {"string": [{"minLength": 1}, {"maxLength": 500}, {"nullable": False}, {"title": "Text"}], "integer": [{"minimum": 0}, {"maximum": 10000000}, {"format": "int32"}], "number": [{"format": "double"}, {"maximum": 10000000}], "boolean": [{"title": "Switch"}], "array": [{"minItems": 1}, {"maxItems": 20}], "object": [{"additionalProperties": False}]}
 
 
 # Optional parameters that no wording speaks of: the model has to leave them out.

@@ -21,11 +21,29 @@ class Role:
         self.more = more
 
 
+COMMON = ("the a an I you he she we they it this that these those my your our their is are was were be been has have had will would can could should may might must do does did not no yes and or but if because while when where what who how why which there here now then soon later "
+          "still already again never always often maybe really very quite just only also too about above after against along among around at before behind between by down during for from in into near of off on out over past since through to under until up upon with without all any both each every few many "
+          "more most much other some such one two three four five ten hundred first second last next new old good bad big small long short high low early late great little own same right left sure true wrong please thanks hello dear sorry let's don't can't won't I'm you're it's that's we'll I've").split()
+
+
+def strange(d: Draw) -> str:
+    """Words in an order that no template has: text that can only be copied word by word."""
+    words = []
+    for _ in range(d.range(2, 14)):
+        kind = d.rng.random()
+        word = d.pick(COMMON) if kind < 0.6 else d.any_word() if kind < 0.9 else d.name() if kind < 0.94 else str(d.number(0, 9999))
+        words.append(word + (d.pick([",", ",", ";", ":", " -"]) if d.chance(0.08) else ""))
+    text = " ".join(words).rstrip(",;:- ")
+    return (text[0].upper() + text[1:] if d.chance(0.6) else text) + d.pick(["", "", ".", ".", "!", "?", "..."])
+
+
 def text_of(d: Draw) -> str:
     kind = d.rng.random()
-    if kind < 0.55:
+    if kind < 0.4:
         return d.sentence()
-    if kind < 0.75:
+    if kind < 0.65:
+        return strange(d)
+    if kind < 0.8:
         return " ".join(d.any_word() for _ in range(d.range(1, 7)))
     return d.pick(TEXTS).replace("#", d.name()).replace("%", d.any_word()).replace("@", d.city())
 
