@@ -144,7 +144,7 @@ def main() -> None:
     log(f"{sum(p.numel() for p in parameters.values()) / 1e6:.2f} M parameters, steps {step} to {until} of {args.steps}, {args.tokens} tokens each")
 
     sums, since, slow = torch.zeros(5, device=device), time.time(), 0.0
-    shares, whole, last = None, args.steps, until == args.steps
+    shares, whole, last, begun = None, args.steps, until == args.steps, step
     while step < min(until, whole) and time.time() - begin < args.minutes * 60:
         tokens, grades, positions, starts, row = first
         move = lambda x, t: torch.from_numpy(x.astype(t)).to(device, non_blocking=True)
@@ -162,9 +162,9 @@ def main() -> None:
             sums.zero_()
             speed = args.tokens * (100 if step % 100 == 0 else 10) / (time.time() - since)
             log(f"step {step:6d} loss {values[0]:.4f} draft {values[1]:.4f} spread {values[2]:.3f} right {values[3]:.4f} draft right {values[4]:.4f} {speed / 1e6:.3f} M tokens/s, waited {slow:.1f} s, shares {shares.min().item():.3f}..{shares.max().item():.3f}")
-            if last and step % 100 == 0:
+            if last and step >= begun + 200:  # the first hundred steps hold the compiling
                 left = (args.minutes * 60 - (time.time() - begin)) * speed / args.tokens
-                whole = min(whole, step + max(1, int(left)))
+                whole = min(args.steps, step + max(1, int(left)))
             since, slow = time.time(), 0.0
 
     vocab = load(args.tokenizer)
