@@ -249,14 +249,25 @@ static uint64_t expected_ns(const pgl_engine *engine, const pgl_flight *flight) 
     return prompt > 0 ? (uint64_t)prompt : UINT64_MAX;
 }
 
+/* An answer whose mask will be there for the next step, if that is planned behind this one. */
+static bool brings_quick_mask(const pgl_engine *engine, const pgl_flight *flight) {
+    for (size_t i = 0; i < flight->n_rows; i++)
+        if (flight->info[i].samples && flight->info[i].request->phase == PGL_PHASE_RUNNING &&
+            pgl_mask_is_quick(engine, flight->info[i].request))
+            return true;
+    return false;
+}
+
 /* A plan is made while a step runs, so that the next begins at once, but only beside a short one: what is cancelled or
- * comes meanwhile would have to wait for two, and beside a long one planning costs nothing. */
+ * comes meanwhile would have to wait for two, and beside a long one planning costs nothing. Nor beside an answer whose
+ * mask takes no time: it would have a token in every other step. */
 static bool may_plan(const pgl_engine *engine) {
     uint32_t most =
         engine->caps.max_in_flight < PGL_MOST_IN_FLIGHT ? engine->caps.max_in_flight : PGL_MOST_IN_FLIGHT;
     if (engine->n_flights == 0 || engine->n_flights == most)
         return engine->n_flights == 0;
-    return expected_ns(engine, &engine->flights[engine->first_flight]) < long_step_ns;
+    const pgl_flight *flight = &engine->flights[engine->first_flight];
+    return expected_ns(engine, flight) < long_step_ns && !brings_quick_mask(engine, flight);
 }
 
 static void *engine_main(void *user) {

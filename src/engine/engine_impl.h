@@ -122,6 +122,8 @@ void *pgl_mask_main(void *engine);
 void pgl_mask_ask(pgl_engine *engine, pgl_request *request); /* for the next token; none for free requests */
 void pgl_mask_wait(
     pgl_engine *engine); /* for the quick ones, a part of a step; called before a plan is made */
+/* Its last one was quick; false of free requests, and while one is being computed. */
+bool pgl_mask_is_quick(const pgl_engine *engine, const pgl_request *request);
 void pgl_mask_take(pgl_engine *engine); /* what is done: rows become ready, failed requests end */
 void pgl_mask_stop(pgl_engine *engine); /* waits for the threads' end */
 

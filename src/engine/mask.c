@@ -100,6 +100,10 @@ static uint64_t most_wait(const pgl_engine *engine) {
     return wait > least_wait_ns ? wait : least_wait_ns;
 }
 
+bool pgl_mask_is_quick(const pgl_engine *engine, const pgl_request *r) {
+    return r->params.mask.next != NULL && !r->mask_asked && r->mask_ns <= most_wait(engine);
+}
+
 void pgl_mask_ask(pgl_engine *engine, pgl_request *r) {
     if (r->params.mask.next == NULL || r->max_tokens == 0)
         return;

@@ -185,6 +185,33 @@ static void slow_grammars_hold_no_thread_that_quick_ones_need(void **state) {
     (void)sem_destroy(&quick.go);
 }
 
+/* Common masks take no time, and their answers keep up with free ones. */
+static void an_answer_with_quick_masks_has_a_token_in_every_step(void **state) {
+    (void)state;
+    enum { TOKENS = 60 };
+    int32_t prompt[40];
+    world_prompt(6, prompt, 40);
+    held_mask m;
+    open_mask(&m, UINT32_MAX);
+    engine_world w;
+    world_open(&w, (world_options){.n_slots = 2, .step_ns = 8000000});
+    pgl_request_params p = drawn(prompt, 20, 900, 1), q = drawn(prompt, 20, TOKENS, 2);
+    q.mask = (pgl_mask_provider){next, NULL, &m};
+    pgl_request *stream = world_submit(&w, &p);
+    wait_for_tokens(stream, 5);
+    pgl_request *quick = world_submit(&w, &q);
+    wait_for_tokens(quick, 1);
+    uint32_t before = pgl_request_progress(stream).n_generated;
+    world_read(quick, &a);
+    uint32_t during = pgl_request_progress(stream).n_generated - before;
+    assert_int_equal(a.n, TOKENS);
+    assert_true(during < TOKENS * 3 / 2);
+    pgl_request_release(quick);
+    pgl_request_release(stream);
+    world_close(&w);
+    (void)sem_destroy(&m.go);
+}
+
 static void a_request_ends_at_once_while_its_mask_is_awaited(void **state) {
     (void)state;
     int32_t prompt[40];
@@ -281,6 +308,7 @@ int main(void) {
         cmocka_unit_test(a_prompt_is_read_while_its_first_mask_is_awaited),
         cmocka_unit_test(slow_grammars_hold_no_thread_that_quick_ones_need),
         cmocka_unit_test(parked_answers_go_on_with_their_masks),
+        cmocka_unit_test(an_answer_with_quick_masks_has_a_token_in_every_step),
         cmocka_unit_test(a_request_ends_at_once_while_its_mask_is_awaited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
