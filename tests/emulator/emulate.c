@@ -167,7 +167,12 @@ static uint32_t (*show(const uint32_t *words, uint32_t n))[6] {
 }
 
 void pgl_warp_sync(void) {
-    show(NULL, 0);
+    const uint32_t nothing = 0;
+    show(&nothing, 1);
+}
+
+uint32_t pgl_shuffle(uint32_t v, uint32_t from) {
+    return show(&v, 1)[from % WARP][0];
 }
 
 uint32_t pgl_exchange_u32(uint32_t v, uint32_t mask) {
@@ -176,6 +181,14 @@ uint32_t pgl_exchange_u32(uint32_t v, uint32_t mask) {
 
 float pgl_exchange(float v, uint32_t mask) {
     return pgl_from_bits(pgl_exchange_u32(pgl_bits(v), mask));
+}
+
+pgl_word2 pgl_stream2(const void *p) {
+    pgl_word2 w;
+    if ((uintptr_t)p % 8 != 0)
+        give_up("reads eight bytes at an address that is not a multiple of eight");
+    memcpy(&w, p, sizeof w);
+    return w;
 }
 
 pgl_word4 pgl_load4(const void *p) {

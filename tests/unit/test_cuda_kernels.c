@@ -401,6 +401,52 @@ static void inputs_of_down_are_made_from_gate_and_up(void **state) {
     kw_end(&w);
 }
 
+/* The two kernels for few tokens against the contract's two linears with SwiGLU between. */
+static void few_case(uint32_t k_up, uint32_t k_down, uint32_t hidden, uint32_t inner, uint32_t splits, uint32_t n) {
+    kernel_world w = {.seed = 20 + n};
+    const uint32_t up_sizes[4] = {k_up, hidden, 2 * inner, 3}, down_sizes[4] = {k_down, inner, hidden, 3};
+    pgl_coded up, down;
+    pgl_few_up_args a = {.splits = splits, .n_pairs = n};
+    pgl_few_down_args b = {.splits = splits, .n_pairs = n};
+    coded_stack(&w, up_sizes, n % 2 == 0, false, &up, &a.coded);
+    coded_stack(&w, down_sizes, n % 2 == 0, false, &down, &b.down);
+    int32_t *expert = random_experts(&w, n, 1, 3);
+    if (n > 5) /* one expert with most of them: several passes */
+        memset(expert, 0, (n - 1) * sizeof *expert);
+    pgl_cuda_pairs p = sorted(&w, expert, n, 1, 3);
+    a.active = b.active = p.active;
+    a.expert_first = b.expert_first = p.expert_first;
+    a.token_of = p.token_of;
+    a.x32 = kw_random(&w, (size_t)n * hidden, 2);
+    a.mid = KW_GET(&w, float, (size_t)splits * n * 2 * inner);
+    b.mid = a.mid;
+    b.gate_up = a.coded;
+    b.y = KW_GET(&w, uint16_t, (size_t)n * hidden);
+    kw_launch("few_up", splits * 2 * inner / 128, 3, 1, PGL_CUDA_FEW_THREADS, &a);
+    kw_launch("few_down", hidden / 128, 3, 1, PGL_CUDA_FEW_THREADS, &b);
+    float *scratch = KW_GET(&w, float, pgl_rows_scratch(hidden > inner ? hidden : inner, 1));
+    float *middle = KW_GET(&w, float, 2 * inner), *h = KW_GET(&w, float, inner);
+    float *want = KW_GET(&w, float, (size_t)n * hidden);
+    for (uint32_t q = 0; q < n; q++) {
+        pgl_rows rows = {a.x32 + (size_t)p.token_of[q] * hidden, middle, 1, false, scratch};
+        pgl_coded_forward(&up, p.expert_of[q], &rows);
+        pgl_swiglu_coded(middle, middle + inner, inner, false, h);
+        rows = (pgl_rows){h, want + (size_t)q * hidden, 1, false, scratch};
+        pgl_coded_forward(&down, p.expert_of[q], &rows);
+    }
+    kw_near16("few", b.y, want, n, hidden, 2e-3); /* a unit of the middle moves many outputs by less than one */
+    kw_end(&w);
+}
+
+static void few_tokens_go_through_their_experts_in_two_kernels(void **state) {
+    (void)state;
+    few_case(2, 3, 256, 128, 1, 1);
+    few_case(2, 3, 2048, 512, 2, 2);
+    few_case(3, 2, 512, 256, 2, 5);
+    few_case(3, 3, 384, 128, 1, 11);
+    few_case(2, 2, 1024, 256, 1, 4);
+}
+
 static void experts_are_summed_in_the_order_of_slots(void **state) {
     kernel_world w = {.seed = 11};
     enum { N = 5, USED = 3, HIDDEN = 200 };
@@ -503,6 +549,7 @@ int main(void) {
         cmocka_unit_test(coded_products_are_those_of_the_contract),
         cmocka_unit_test(coded_weights_are_exact),
         cmocka_unit_test(inputs_of_down_are_made_from_gate_and_up),
+        cmocka_unit_test(few_tokens_go_through_their_experts_in_two_kernels),
         cmocka_unit_test(experts_are_summed_in_the_order_of_slots),
         cmocka_unit_test(the_largest_logit_is_found_with_its_ties_and_faults),
         cmocka_unit_test(gathered_rows_are_copies),

@@ -95,7 +95,7 @@ PGL_DEVICE void delta_span(const pgl_delta_args *a, const pgl_cuda_span span, co
             .beta = k_sigmoid(a->b[at * a->gate_stride + head]),
         };
         float o = delta_step(s, dk, &t);
-        float sum = k_block_sum(mine ? o * o : 0, part);
+        float sum = k_block_sum(mine ? o * o : 0, part, PGL_CUDA_THREADS / 32);
         if (mine && a->z != 0) {
             float r = 1.0F / sqrtf(sum / (float)a->dv + a->eps);
             float z = a->z[at * a->nv * a->dv + head * a->dv + j];

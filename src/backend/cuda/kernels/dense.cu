@@ -14,7 +14,7 @@ PGL_KERNEL(norm, PGL_CUDA_THREADS) {
     float sum = 0;
     for (uint32_t i = pgl_thread; i < a.width; i += PGL_CUDA_THREADS)
         sum = fmaf(x[i], x[i], sum);
-    sum = k_block_sum(sum, part);
+    sum = k_block_sum(sum, part, PGL_CUDA_THREADS / 32);
     float r = 1.0F / sqrtf(sum / (float)a.width + a.eps);
     for (uint32_t i = pgl_thread; i < a.width; i += PGL_CUDA_THREADS) {
         float h = (x[i] * r) * (1.0F + a.w[i]);

@@ -149,6 +149,33 @@ typedef struct pgl_coded_args {
     uint32_t add;                          /* 1: y32 += */
 } pgl_coded_args;
 
+/* The two coded linears of an expert in two kernels, for steps of few tokens: k is 2 or 3 in both, the tiles of a split
+ * (in / 16 / splits of gate_up, in / 16 of down) at most PGL_CUDA_FEW_TILES and a multiple of 8. Blocks of
+ * PGL_CUDA_FEW_THREADS. The numbers are those of coded_input and coded. */
+#define PGL_CUDA_FEW_THREADS 512u
+#define PGL_CUDA_FEW_ROWS 4u /* of one expert that one decoding serves */
+#define PGL_CUDA_FEW_TILES 64u
+
+/* mid: products of the transformed inputs, not transformed yet, one part of the inputs a split.
+ * Grid (splits * out / 128, experts) as for coded. */
+typedef struct pgl_few_up_args {
+    pgl_cuda_coded coded;
+    const uint32_t *active, *expert_first, *token_of;
+    const float *x32; /* [n][in] */
+    float *mid;       /* [splits][n_pairs][out] */
+    uint32_t n_pairs, splits;
+} pgl_few_up_args;
+
+/* From mid to y of down. active and expert_first were written before the kernel before this one. Grid (down.out / 128,
+ * experts). */
+typedef struct pgl_few_down_args {
+    pgl_cuda_coded gate_up, down;
+    const uint32_t *active, *expert_first;
+    const float *mid;
+    uint16_t *y; /* [n_pairs][down.out] */
+    uint32_t n_pairs, splits;
+} pgl_few_down_args;
+
 /* x += f16(sum over slots of weight * y) + sigmoid(shared_gate) * shared. Grid (n). */
 typedef struct pgl_mix_args {
     const float *weight;               /* [n][used] */
@@ -286,6 +313,8 @@ typedef struct pgl_argmax_args {
     X(sort)                                                                                                  \
     X(coded_input)                                                                                           \
     X(coded)                                                                                                 \
+    X(few_up)                                                                                                          \
+    X(few_down)                                                                                                        \
     X(mix)                                                                                                   \
     X(conv)                                                                                                  \
     X(delta)                                                                                                 \

@@ -52,15 +52,16 @@ PGL_DEVICE float k_warp_sum(float v) {
     return v;
 }
 
-/* Of all threads of a block of PGL_CUDA_THREADS, in every thread. part: shared, one float for each warp; free to be
- * written again after the next pgl_block_sync. */
-PGL_DEVICE float k_block_sum(float v, float *part) {
+/* Of all threads of a block of n_warps warps, in every thread. part: shared, one float for each warp; free to be written
+ * again after the next pgl_block_sync. */
+PGL_DEVICE float k_block_sum(float v, float *part, const uint32_t n_warps) {
     v = k_warp_sum(v);
     if (pgl_thread % 32 == 0)
         part[pgl_thread / 32] = v;
     pgl_block_sync();
     float sum = part[0];
-    for (uint32_t i = 1; i < PGL_CUDA_THREADS / 32; i++)
+    PGL_UNROLL
+    for (uint32_t i = 1; i < n_warps; i++)
         sum += part[i];
     return sum;
 }

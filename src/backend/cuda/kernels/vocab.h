@@ -39,6 +39,10 @@ PGL_DEVICE float pgl_exchange(float v, uint32_t mask) {
 PGL_DEVICE uint32_t pgl_exchange_u32(uint32_t v, uint32_t mask) {
     return __shfl_xor_sync(0xFFFFFFFFu, v, (int)mask);
 }
+/* v of lane `from`. */
+PGL_DEVICE uint32_t pgl_shuffle(uint32_t v, uint32_t from) {
+    return __shfl_sync(0xFFFFFFFFu, v, (int)from);
+}
 PGL_DEVICE uint32_t pgl_bits(float v) {
     return __float_as_uint(v);
 }
@@ -75,6 +79,25 @@ PGL_DEVICE pgl_word4 pgl_stream4(const void *p) {
 }
 PGL_DEVICE pgl_word4 pgl_load4(const void *p) {
     return *(const uint4 *)p;
+}
+/* Eight bytes likewise; p is a multiple of 8. */
+typedef uint2 pgl_word2;
+PGL_DEVICE pgl_word2 pgl_stream2(const void *p) {
+    return __ldcs((const uint2 *)p);
+}
+
+/* Launches that overlap (programmatic dependent launch). Before pgl_wait a kernel may read weights, and what kernels
+ * before the one before it wrote; after it, everything. pgl_release, after the wait, lets the next kernel begin, up to
+ * its own wait. Both are nothing where the launch or the card does not overlap. */
+PGL_DEVICE void pgl_wait(void) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+PGL_DEVICE void pgl_release(void) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 
 /* c += A B, 16 x 8 += 16 x 16 times 16 x 8, fp16 factors, f32 sums. Of lane 4 g + j: a[0] = A[g][2j, 2j + 1],
