@@ -9,6 +9,7 @@
 #                        SOAK_BUILD=build-asan or build-tsan: under that sanitizer)
 #   make schemas         every schema of the corpus against a random model: about three minutes
 #   make test-neon       codec, kernels and layers for AArch64, under qemu
+#   make kernels         every CUDA kernel for every architecture, against the recorded registers and spills
 #   make fuzz            every fuzzer for FUZZ_SECONDS (60)
 #   make lint            format, static analysis, include order, scripts
 #   make format          clang-format on every source
@@ -26,7 +27,7 @@ SOAK_SEED ?=
 SOAK_JSON ?=
 export PATH := $(CURDIR)/.dev/bin:$(PATH)
 
-.PHONY: all build setup serve test test-asan test-tsan test-neon soak schemas fuzz lint format install clean
+.PHONY: all build setup serve test test-asan test-tsan test-neon kernels soak schemas fuzz lint format install clean
 
 all: build
 
@@ -63,6 +64,10 @@ test-neon:
 schemas: build
 	@scripts/setup --tests
 	@PERGOLA=$(BUILD)/pergola PGL_SCHEMAS=all .venv/bin/python -m pytest -q -s tests/http/test_schemas.py
+
+kernels:
+	@scripts/setup --cuda
+	@scripts/check-kernels
 
 fuzz:
 	@scripts/setup --fuzz
