@@ -10,9 +10,9 @@
 #ifndef PGL_BACKEND_CPU_CPU_H
 #define PGL_BACKEND_CPU_CPU_H
 
+#include "backend/batch.h"
 #include "backend/cpu/kernels.h"
 #include "backend/executor.h"
-#include "backend/slots.h"
 #include "base/pool.h"
 #include "model/model.h"
 
@@ -51,31 +51,6 @@ typedef struct cpu_layer {
 static inline size_t cpu_padded(size_t width) {
     return width + PGL_PAD;
 }
-
-/* ---- what a batch is */
-
-/* Neighbouring tokens of one row. */
-typedef struct cpu_span {
-    const pgl_row *row;
-    uint32_t row_index;
-    uint32_t slot;
-    uint32_t first;    /* token of the batch */
-    uint32_t n;        /* tokens */
-    uint32_t offset;   /* of the first one in the row */
-    uint32_t position; /* of the first one in the slot */
-} cpu_span;
-
-typedef struct cpu_batch {
-    uint32_t n_tokens, n_spans;
-    cpu_span *spans;    /* [max_rows] */
-    int32_t *tokens;    /* [batch_tokens] */
-    uint32_t *position; /* [batch_tokens]: of each token, for keys and rotations */
-    uint32_t *span_of;  /* [batch_tokens] */
-    /* Not 0: the batch is step n_tentative of a chain of drafts, one token for each span; position is that of the
-     * first draft. */
-    uint32_t n_tentative;
-    int32_t rotation_shift;
-} cpu_batch;
 
 /* Arrays for the tokens of a batch; the width of a row beside each. */
 typedef struct cpu_arrays {
@@ -132,13 +107,9 @@ typedef struct cpu_backend {
     float *pending;   /* [n_slots][pending_floats] */
     unsigned char *pages;
     size_t state_floats, pending_floats;
-    cpu_batch batch;
+    pgl_batch batch;
+    int32_t rotation_shift; /* of the batch */
     cpu_arrays w;
-    int32_t *row_tokens;    /* [max_step_tokens] of all rows of the step */
-    uint32_t *row_start;    /* [max_rows]: where a row's tokens start there */
-    uint32_t *row_base;     /* [max_rows]: the slot's length before the row */
-    bool *row_runs;         /* [max_rows]: not inert */
-    bool *row_samples;      /* [max_rows]: no sample has ended the row yet */
     uint32_t *expert_first; /* [n_experts + 1]: pairs of each expert */
     uint32_t *active;       /* [n_experts]: experts with pairs */
     float *scores;          /* [n_threads][PGL_QUERIES][max_context + max_draft] */
@@ -157,7 +128,6 @@ typedef struct cpu_backend {
     bool started; /* the first step has begun */
 
     /* of the step at hand */
-    const pgl_step_plan *plan;
     uint64_t bytes_read;
 } cpu_backend;
 

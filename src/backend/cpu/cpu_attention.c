@@ -26,9 +26,9 @@ static void store_token(void *context, uint32_t task, uint32_t thread) {
     const attention_context *c = context;
     cpu_backend *b = c->b;
     const pgl_config *config = b->model->config;
-    const cpu_batch *batch = &b->batch;
+    const pgl_batch *batch = &b->batch;
     uint32_t dim = config->head_dim, position = batch->position[task];
-    const cpu_span *span = &batch->spans[batch->span_of[task]];
+    const pgl_span *span = &batch->spans[batch->span_of[task]];
     size_t angles = (size_t)task * (config->rotary_dim / 2);
     (void)thread;
     if (c->layer->draft && position == 0)
@@ -62,7 +62,7 @@ typedef struct entries {
 } entries;
 
 /* The run that starts with entry `at` of the n that a token looks at. */
-static entries entries_at(const attention_context *c, const cpu_span *span, uint32_t kv_head, uint32_t at,
+static entries entries_at(const attention_context *c, const pgl_span *span, uint32_t kv_head, uint32_t at,
                           uint32_t n) {
     const cpu_backend *b = c->b;
     uint32_t dim = b->model->config->head_dim, page_tokens = b->base.caps.page_tokens;
@@ -83,7 +83,7 @@ static entries entries_at(const attention_context *c, const cpu_span *span, uint
 
 /* Entries that token `task` looks at. */
 static uint32_t n_entries(const attention_context *c, uint32_t token) {
-    const cpu_batch *batch = &c->b->batch;
+    const pgl_batch *batch = &c->b->batch;
     if (!c->layer->draft)
         return batch->position[token] + 1;
     if (batch->n_tentative == 0)
@@ -98,7 +98,7 @@ static void attend(void *context, uint32_t task, uint32_t thread) {
     uint32_t dim = config->head_dim, share = config->n_heads / config->n_kv_heads;
     uint32_t group = task % c->groups, kv_head = task / c->groups % config->n_kv_heads;
     uint32_t token = task / (c->groups * config->n_kv_heads), n = n_entries(c, token);
-    const cpu_span *span = &b->batch.spans[b->batch.span_of[token]];
+    const pgl_span *span = &b->batch.spans[b->batch.span_of[token]];
     size_t angles = (size_t)token * (config->rotary_dim / 2);
     size_t score_floats = (size_t)b->base.caps.max_context + b->base.caps.max_draft;
     uint32_t first = group * c->group, heads = share - first < c->group ? share - first : c->group;

@@ -128,7 +128,7 @@ static void mixer_task(void *context, uint32_t task, uint32_t thread) {
     cpu_backend *b = c->b;
     const pgl_model *m = b->model;
     uint32_t n_key_heads = m->config->n_key_heads, nv = m->config->n_value_heads;
-    const cpu_span *span = &b->batch.spans[task / n_key_heads];
+    const pgl_span *span = &b->batch.spans[task / n_key_heads];
     uint32_t key_head = task % n_key_heads;
     float *slot = cpu_slot_state(b, span->slot);
     bool verify = span->row->kind == PGL_ROW_VERIFY;
@@ -157,7 +157,7 @@ static void keep_inputs(cpu_backend *b, const cpu_layer *layer) {
     const pgl_model *m = b->model;
     size_t nv = m->config->n_value_heads;
     for (uint32_t s = 0; s < b->batch.n_spans; s++) {
-        const cpu_span *span = &b->batch.spans[s];
+        const pgl_span *span = &b->batch.spans[s];
         if (span->row->kind != PGL_ROW_VERIFY)
             continue;
         for (uint32_t i = 0; i < span->n; i++) {

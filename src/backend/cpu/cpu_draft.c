@@ -17,7 +17,7 @@ static void pair_task(void *context, uint32_t task, uint32_t thread) {
     cpu_backend *b = c->b;
     uint32_t hidden = b->model->config->hidden_size;
     float eps = b->model->config->rms_norm_eps, *pair = b->w.pair + (size_t)task * 2 * hidden;
-    const cpu_span *span = &b->batch.spans[b->batch.span_of[task]];
+    const pgl_span *span = &b->batch.spans[b->batch.span_of[task]];
     const float *before = c->chain              ? b->draft_hidden + (size_t)task * hidden
                           : task == span->first ? cpu_last_hidden(b, cpu_slot_state(b, span->slot))
                                                 : b->w.final + (size_t)(task - 1) * hidden;
@@ -41,7 +41,7 @@ static void give_logits(cpu_backend *b) {
     size_t hidden = b->model->config->hidden_size, vocab = b->base.caps.vocab_size;
     cpu_norm_rows(b, b->draft_norm, b->w.x, b->w.h, b->batch.n_tokens);
     for (uint32_t t = 0; t < b->batch.n_tokens; t++) {
-        const cpu_span *span = &b->batch.spans[b->batch.span_of[t]];
+        const pgl_span *span = &b->batch.spans[b->batch.span_of[t]];
         uint32_t place = span->offset + t - span->first;
         if ((span->row->wants & PGL_WANT_DRAFT_LOGITS) == 0 || place == 0)
             continue;
@@ -96,7 +96,7 @@ static void draft_step(cpu_backend *b) {
         cpu_work work = {argmax_task, b, some};
         cpu_run(b, &work, 1);
         for (uint32_t i = 0; i < some; i++) {
-            const cpu_span *span = &b->batch.spans[first + i];
+            const pgl_span *span = &b->batch.spans[first + i];
             pgl_slot *slot = &b->slots.slot[span->slot];
             slot->drafts[slot->n_drafts++] = b->draft_choice[i];
             b->batch.tokens[first + i] = b->draft_choice[i];
@@ -109,7 +109,7 @@ static void keep_wanting(cpu_backend *b) {
     size_t hidden = b->model->config->hidden_size;
     uint32_t n = 0;
     for (uint32_t i = 0; i < b->batch.n_tokens; i++) {
-        const cpu_span span = b->batch.spans[i];
+        const pgl_span span = b->batch.spans[i];
         if (b->slots.slot[span.slot].n_drafts == span.row->n_draft)
             continue;
         b->batch.spans[n] = span;
@@ -127,33 +127,13 @@ static void keep_wanting(cpu_backend *b) {
 
 void cpu_draft_rows(cpu_backend *b) {
     size_t hidden = b->model->config->hidden_size;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < b->plan->n_rows; i++) {
-        const pgl_row *row = &b->plan->rows[i];
-        if ((row->wants & PGL_WANT_DRAFT) == 0 || !b->row_runs[i] || b->slots.slot[row->slot].inert)
-            continue;
-        uint32_t sampled = row->result->n_sampled;
-        uint32_t place = row->kind == PGL_ROW_VERIFY ? sampled - 1 : row->n_tokens - 1;
-        b->batch.spans[n] = (cpu_span){.row = row, .row_index = i, .slot = row->slot, .first = n, .n = 1};
-        b->batch.tokens[n] = b->slots.slot[row->slot].last;
-        b->batch.position[n] = b->row_base[i] + place + 1;
-        b->batch.span_of[n] = n;
-        memcpy(b->draft_hidden + n * hidden, b->row_hidden + i * hidden, hidden * sizeof(float));
-        n++;
-    }
-    b->batch.n_tokens = n;
-    b->batch.n_spans = n;
-    for (b->batch.n_tentative = 1; b->batch.n_tokens > 0; b->batch.n_tentative++) {
+    pgl_batch_drafts(&b->batch, &b->slots);
+    for (uint32_t i = 0; i < b->batch.n_spans; i++)
+        memcpy(b->draft_hidden + i * hidden, b->row_hidden + b->batch.spans[i].row_index * hidden,
+               hidden * sizeof(float));
+    for (; b->batch.n_tokens > 0; b->batch.n_tentative++) {
         draft_step(b);
         keep_wanting(b);
     }
-    b->batch.n_tentative = 0;
-    for (uint32_t i = 0; i < b->plan->n_rows; i++) {
-        const pgl_row *row = &b->plan->rows[i];
-        const pgl_slot *slot = &b->slots.slot[row->slot];
-        if ((row->wants & PGL_WANT_DRAFT) == 0 || !b->row_runs[i] || slot->inert)
-            continue;
-        row->result->n_drafted = slot->n_drafts;
-        memcpy(row->result->drafts, slot->drafts, slot->n_drafts * sizeof *slot->drafts);
-    }
+    pgl_batch_give_drafts(&b->batch, &b->slots);
 }

@@ -18,59 +18,38 @@ typedef struct head_context {
     uint32_t n_runs;
 } head_context;
 
-static const cpu_span *span_of(const cpu_backend *b, uint32_t token) {
-    return &b->batch.spans[b->batch.span_of[token]];
-}
-
-static uint32_t place_in_row(const cpu_backend *b, uint32_t token) {
-    const cpu_span *span = span_of(b, token);
-    return span->offset + token - span->first;
-}
-
-static bool is_sampled(const cpu_backend *b, uint32_t token) {
-    const cpu_span *span = span_of(b, token);
-    if (!b->row_samples[span->row_index])
-        return false;
-    return span->row->kind == PGL_ROW_VERIFY || place_in_row(b, token) + 1 == span->row->n_tokens;
-}
-
-static bool is_wanted(const cpu_backend *b, uint32_t token) {
-    return (span_of(b, token)->row->wants & (PGL_WANT_TARGETS | PGL_WANT_LOGITS)) != 0 ||
-           is_sampled(b, token);
-}
-
 static void run_task(void *context, uint32_t task, uint32_t thread) {
     const head_context *c = context;
     cpu_backend *b = c->b;
     pgl_sampler *sampler = b->samplers[thread];
     for (uint32_t i = c->run[task]; i < c->run[task + 1]; i++) {
-        const cpu_span *span = span_of(b, c->token[i]);
+        const pgl_span *span = pgl_batch_span(&b->batch, c->token[i]);
         uint32_t row = span->row_index;
         pgl_position position = {
             .row = span->row,
-            .base = b->row_base[row],
-            .index = place_in_row(b, c->token[i]),
-            .tokens = b->row_tokens + b->row_start[row],
+            .base = b->batch.row_base[row],
+            .index = pgl_batch_place(&b->batch, c->token[i]),
+            .tokens = b->batch.row_tokens + b->batch.row_start[row],
             .logits = b->logits + (size_t)i * b->base.caps.vocab_size,
             .forced = -1,
         };
-        bool sampled = is_sampled(b, c->token[i]);
+        bool sampled = pgl_batch_is_sampled(&b->batch, c->token[i]);
         if (!sampled && (span->row->wants & (PGL_WANT_TARGETS | PGL_WANT_LOGITS)) == 0)
             continue; /* a draft before it was refused */
         pgl_slots_score(&b->slots, sampler, &position);
         if (sampled)
-            b->row_samples[row] = pgl_slots_sample(&b->slots, sampler, &position);
+            b->batch.row_samples[row] = pgl_slots_sample(&b->slots, sampler, &position);
     }
 }
 
 /* Late masks of the chunk's rows that are going to be sampled. */
 static void await_masks(cpu_backend *b, const head_context *c) {
     for (uint32_t i = 0; i < c->n; i++) {
-        const cpu_span *span = span_of(b, c->token[i]);
-        if (span->row->mask_kind != PGL_MASK_LATE || !is_sampled(b, c->token[i]))
+        const pgl_span *span = pgl_batch_span(&b->batch, c->token[i]);
+        if (span->row->mask_kind != PGL_MASK_LATE || !pgl_batch_is_sampled(&b->batch, c->token[i]))
             continue;
         if (!pgl_executor_await_mask(b->executor, span->row_index)) {
-            b->row_samples[span->row_index] = false; /* the backend is being closed */
+            b->batch.row_samples[span->row_index] = false; /* the backend is being closed */
             b->slots.slot[span->slot].inert = true;
         }
     }
@@ -97,7 +76,7 @@ void cpu_head_batch(cpu_backend *b) {
     for (uint32_t t = 0; t < b->batch.n_tokens; t++) {
         if (c.n == CPU_LOGIT_ROWS)
             head_chunk(b, &c); /* may end verify rows, so before the next token is looked at */
-        if (is_wanted(b, t))
+        if (pgl_batch_is_wanted(&b->batch, t))
             c.token[c.n++] = t;
     }
     if (c.n > 0)

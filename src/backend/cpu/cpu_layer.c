@@ -5,7 +5,7 @@
 static void rotation_task(void *context, uint32_t task, uint32_t thread) {
     cpu_backend *b = context;
     const pgl_config *c = b->model->config;
-    int64_t position = (int64_t)b->batch.position[task] + b->batch.rotation_shift;
+    int64_t position = (int64_t)b->batch.position[task] + b->rotation_shift;
     size_t at = (size_t)task * (c->rotary_dim / 2);
     (void)thread;
     pgl_rope_angles(c->rope_theta, c->rotary_dim, position > 0 ? (uint64_t)position : 0, b->w.cosine + at,
@@ -13,7 +13,7 @@ static void rotation_task(void *context, uint32_t task, uint32_t thread) {
 }
 
 void cpu_rotations(cpu_backend *b, int32_t shift) {
-    b->batch.rotation_shift = shift;
+    b->rotation_shift = shift;
     cpu_work work = {rotation_task, b, b->batch.n_tokens};
     if (b->model->n_attention_layers > 0 || b->base.caps.max_draft > 0)
         cpu_run(b, &work, 1);

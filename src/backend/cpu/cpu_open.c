@@ -94,15 +94,6 @@ static void carve_work(cpu_backend *b, carve *k) {
     const pgl_config *c = m->config;
     uint64_t hidden = c->hidden_size, threads = b->n_threads, draft = caps->max_draft;
     carve_arrays(b, k);
-    b->batch.spans = take(k, caps->max_rows, sizeof *b->batch.spans);
-    b->batch.tokens = take(k, b->batch_tokens, sizeof *b->batch.tokens);
-    b->batch.position = take(k, b->batch_tokens, sizeof *b->batch.position);
-    b->batch.span_of = take(k, b->batch_tokens, sizeof *b->batch.span_of);
-    b->row_tokens = take(k, caps->max_step_tokens, sizeof *b->row_tokens);
-    b->row_start = take(k, caps->max_rows, sizeof *b->row_start);
-    b->row_base = take(k, caps->max_rows, sizeof *b->row_base);
-    b->row_runs = take(k, caps->max_rows, sizeof *b->row_runs);
-    b->row_samples = take(k, caps->max_rows, sizeof *b->row_samples);
     b->expert_first = take(k, (uint64_t)c->n_experts + 1, sizeof *b->expert_first);
     b->active = take(k, c->n_experts, sizeof *b->active);
     b->scores = take(k, threads * PGL_QUERIES * (caps->max_context + draft), sizeof(float));
@@ -173,7 +164,7 @@ static pgl_status allocate(cpu_backend *b, uint64_t budget, pgl_error *err) {
         return pgl_fail(err, PGL_E_MEMORY, "the sizes of slots, snapshots, pages and work space do not fit");
     uint64_t sampler_bytes = (uint64_t)caps->n_vocab * 20; /* scores and two lists of entries */
     m->slots_bytes = states + pending + pgl_slots_bytes(caps);
-    m->work_bytes = measure.used + b->n_threads * sampler_bytes;
+    m->work_bytes = measure.used + pgl_batch_bytes(caps, b->batch_tokens) + b->n_threads * sampler_bytes;
     pgl_status status = check_budget(b, budget, err);
     if (status == PGL_OK)
         status = map_region(&b->state_region, states, "slots", err);
@@ -193,7 +184,8 @@ static pgl_status allocate(cpu_backend *b, uint64_t budget, pgl_error *err) {
     b->pages = b->page_region.p;
     carve place = {.base = b->work_region.p};
     carve_work(b, &place);
-    return pgl_slots_open(caps, &b->slots, err);
+    status = pgl_batch_open(caps, b->batch_tokens, &b->batch, err);
+    return status == PGL_OK ? pgl_slots_open(caps, &b->slots, err) : status;
 }
 
 /* ---- vectors */
@@ -323,8 +315,7 @@ static void set_sizes(cpu_backend *b) {
         (uint64_t)m->n_delta_layers * (m->conv_width + 2 * (uint64_t)m->config->n_value_heads) +
         m->config->hidden_size;
     b->pending_floats = (size_t)((caps->max_draft + 1) * pending + 15) & ~(size_t)15;
-    uint32_t batch = caps->max_step_tokens < CPU_MOST_BATCH ? caps->max_step_tokens : CPU_MOST_BATCH;
-    b->batch_tokens = larger(larger(batch, caps->max_rows), caps->max_draft + 1);
+    b->batch_tokens = pgl_batch_capacity(caps, CPU_MOST_BATCH);
     b->memory.weights_bytes = weights_bytes(b);
 }
 
@@ -338,6 +329,7 @@ static void cpu_close(pgl_backend *backend) {
         pgl_sampler_close(b->samplers[i]);
     free(b->samplers);
     pgl_slots_close(&b->slots);
+    pgl_batch_close(&b->batch);
     unmap_region(&b->state_region);
     unmap_region(&b->snapshot_region);
     unmap_region(&b->page_region);

@@ -78,56 +78,6 @@ static void run_op(cpu_backend *b, const pgl_op *op) {
 
 /* ---- batches */
 
-/* Where packing stands: the next row, and the next token in it. */
-typedef struct packing {
-    uint32_t row, offset;
-} packing;
-
-static void add_span(cpu_backend *b, packing *p, const pgl_row *row, uint32_t n) {
-    cpu_batch *batch = &b->batch;
-    cpu_span *span = &batch->spans[batch->n_spans];
-    *span = (cpu_span){
-        .row = row,
-        .row_index = p->row,
-        .slot = row->slot,
-        .first = batch->n_tokens,
-        .n = n,
-        .offset = p->offset,
-        .position = b->row_base[p->row] + p->offset,
-    };
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t t = span->first + i;
-        batch->tokens[t] = b->row_tokens[b->row_start[p->row] + p->offset + i];
-        batch->position[t] = span->position + i;
-        batch->span_of[t] = batch->n_spans;
-    }
-    batch->n_tokens += n;
-    batch->n_spans++;
-}
-
-/* Fills the batch with the next tokens of the step. False when there are none left. */
-static bool pack(cpu_backend *b, packing *p) {
-    const pgl_step_plan *plan = b->plan;
-    b->batch.n_tokens = 0;
-    b->batch.n_spans = 0;
-    while (p->row < plan->n_rows) {
-        const pgl_row *row = &plan->rows[p->row];
-        uint32_t room = b->batch_tokens - b->batch.n_tokens, left = row->n_tokens - p->offset;
-        if (!b->row_runs[p->row]) {
-            p->row++;
-            continue;
-        }
-        if (room == 0 || (left > room && row->kind == PGL_ROW_VERIFY)) /* verify rows stay in one piece */
-            break;
-        uint32_t n = left < room ? left : room;
-        add_span(b, p, row, n);
-        p->offset += n;
-        if (n == left)
-            *p = (packing){p->row + 1, 0};
-    }
-    return b->batch.n_tokens > 0;
-}
-
 static void embed_task(void *context, uint32_t task, uint32_t thread) {
     cpu_backend *b = context;
     (void)thread;
@@ -140,7 +90,7 @@ static void embed_task(void *context, uint32_t task, uint32_t thread) {
 static void give_hidden(cpu_backend *b, uint32_t place, const float *rows) {
     size_t hidden = b->model->config->hidden_size;
     for (uint32_t s = 0; s < b->batch.n_spans; s++) {
-        const cpu_span *span = &b->batch.spans[s];
+        const pgl_span *span = &b->batch.spans[s];
         if ((span->row->wants & PGL_WANT_HIDDEN) == 0)
             continue;
         float *out =
@@ -152,14 +102,14 @@ static void give_hidden(cpu_backend *b, uint32_t place, const float *rows) {
 static void give_experts(cpu_backend *b, uint32_t layer) {
     uint32_t used = b->model->n_used;
     for (uint32_t s = 0; s < b->batch.n_spans && used > 0; s++) {
-        const cpu_span *span = &b->batch.spans[s];
+        const pgl_span *span = &b->batch.spans[s];
         const int32_t *expert = b->w.expert + (size_t)span->first * used;
         if ((span->row->wants & PGL_WANT_EXPERTS) != 0)
             memcpy(span->row->result->experts + ((size_t)layer * span->row->n_tokens + span->offset) * used,
                    expert, (size_t)span->n * used * sizeof *expert);
         if ((span->row->wants & PGL_WANT_COUNTS) == 0)
             continue;
-        uint64_t *counts = b->plan->expert_counts + (size_t)layer * b->model->config->n_experts;
+        uint64_t *counts = b->batch.plan->expert_counts + (size_t)layer * b->model->config->n_experts;
         for (size_t i = 0; i < (size_t)span->n * used; i++)
             counts[expert[i]]++;
     }
@@ -169,7 +119,7 @@ static void give_experts(cpu_backend *b, uint32_t layer) {
 static void keep_hidden(cpu_backend *b) {
     size_t hidden = b->model->config->hidden_size, bytes = hidden * sizeof(float);
     for (uint32_t s = 0; s < b->batch.n_spans; s++) {
-        const cpu_span *span = &b->batch.spans[s];
+        const pgl_span *span = &b->batch.spans[s];
         const float *rows = b->w.final + span->first * hidden;
         if (!b->k->finite(b->w.x + span->first * hidden, span->n * hidden))
             span->row->result->non_finite = true;
@@ -184,14 +134,14 @@ static void keep_hidden(cpu_backend *b) {
 static void move_hidden(cpu_backend *b) {
     size_t hidden = b->model->config->hidden_size;
     for (uint32_t s = 0; s < b->batch.n_spans; s++) {
-        const cpu_span *span = &b->batch.spans[s];
+        const pgl_span *span = &b->batch.spans[s];
         if (span->row->kind == PGL_ROW_COMMIT)
             memcpy(cpu_last_hidden(b, cpu_slot_state(b, span->slot)),
                    b->w.final + (span->first + span->n - 1) * hidden, hidden * sizeof(float));
     }
 }
 
-static void end_row(cpu_backend *b, const cpu_span *span) {
+static void end_row(cpu_backend *b, const pgl_span *span) {
     const pgl_row *row = span->row;
     uint32_t i = span->row_index, n_sampled = row->result->n_sampled;
     size_t hidden = b->model->config->hidden_size;
@@ -199,7 +149,7 @@ static void end_row(cpu_backend *b, const cpu_span *span) {
         uint32_t token = span->first + (row->kind == PGL_ROW_VERIFY ? n_sampled : span->n) - 1;
         memcpy(b->row_hidden + i * hidden, b->w.final + token * hidden, hidden * sizeof(float));
     }
-    uint32_t n = pgl_slots_end_row(&b->slots, row, b->row_tokens + b->row_start[i]);
+    uint32_t n = pgl_slots_end_row(&b->slots, row, b->batch.row_tokens + b->batch.row_start[i]);
     if (row->kind == PGL_ROW_VERIFY)
         cpu_commit(b, row->slot, n);
 }
@@ -224,24 +174,9 @@ static void run_batch(cpu_backend *b) {
     move_hidden(b);
     cpu_head_batch(b);
     for (uint32_t s = 0; s < b->batch.n_spans; s++) {
-        const cpu_span *span = &b->batch.spans[s];
+        const pgl_span *span = &b->batch.spans[s];
         if (span->offset + span->n == span->row->n_tokens)
             end_row(b, span);
-    }
-}
-
-static void begin_rows(cpu_backend *b) {
-    const pgl_step_plan *plan = b->plan;
-    uint32_t start = 0;
-    for (uint32_t i = 0; i < plan->n_rows; i++) {
-        const pgl_row *row = &plan->rows[i];
-        b->row_runs[i] = pgl_slots_begin_row(&b->slots, row);
-        b->row_samples[i] = b->row_runs[i] && (row->wants & PGL_WANT_SAMPLE) != 0;
-        b->row_base[i] = b->slots.slot[row->slot].length;
-        b->row_start[i] = start;
-        if (b->row_runs[i])
-            pgl_slots_row_tokens(&b->slots, row, b->row_tokens + start);
-        start += row->n_tokens;
     }
 }
 
@@ -259,15 +194,14 @@ pgl_status cpu_execute(void *self, const pgl_step_plan *plan, pgl_step_timing *t
     if (!b->started)
         pgl_pool_each(b->pool, default_arithmetic, NULL);
     b->started = true;
-    b->plan = plan;
     b->bytes_read = 0;
     for (size_t i = 0; i < plan->n_before; i++)
         run_op(b, &plan->before[i]);
-    begin_rows(b);
+    pgl_batch_begin(&b->batch, &b->slots, plan);
     bool drafts = false;
     for (size_t i = 0; i < plan->n_rows; i++)
         drafts = drafts || (plan->rows[i].wants & PGL_WANT_DRAFT) != 0;
-    for (packing p = {0, 0}; pack(b, &p);)
+    while (pgl_batch_pack(&b->batch))
         run_batch(b);
     if (drafts)
         cpu_draft_rows(b);
