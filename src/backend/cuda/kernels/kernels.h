@@ -217,6 +217,7 @@ typedef struct pgl_delta_args {
     const float *norm;            /* [dv] */
     const float *z;               /* [n][nv dv]; NULL: the state alone is wanted */
     uint16_t *o;                  /* [n][o_stride] */
+    float *o32;                   /* [n][nv dv]: the same before rounding, for coded linears; or NULL */
     float *state;                 /* of slot s: state + s * slot_stride: [nv][dk][dv] */
     uint64_t slot_stride;
     uint32_t u_stride, gate_stride, o_stride;
@@ -278,18 +279,21 @@ typedef struct pgl_attend_args {
 typedef struct pgl_attend_join_args {
     const float *part, *q;
     uint16_t *o; /* [n][o_stride], heads in order */
+    float *o32;  /* [n][heads * head_dim]: the same before rounding, for coded linears; or NULL */
     uint32_t n_heads, head_dim, splits, o_stride;
 } pgl_attend_join_args;
 
 /* ---- the head */
 
-/* Rows of x to where they are wanted: out[i] = x[row[i]], in f32 and, from fp16 x16, the bits. Grid (count). */
+/* Rows of x to where they are wanted: out[to[i]] = x[row[i]], in f32 and, from fp16 x16, the bits. Grid (count). No row
+ * of out is one of x. */
 typedef struct pgl_gather_args {
     const float *x;      /* [..][width], or NULL */
     const uint16_t *x16; /* [..][width16], or NULL */
     float *out;
     uint16_t *out16;
     const uint32_t *row;
+    const uint32_t *to; /* NULL: i */
     uint32_t width, width16;
 } pgl_gather_args;
 
