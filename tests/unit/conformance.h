@@ -3,6 +3,7 @@
 #ifndef PGL_TESTS_CONFORMANCE_H
 #define PGL_TESTS_CONFORMANCE_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -231,10 +232,64 @@ static inline unsigned char *conf_state(pgl_backend *backend, uint32_t slot) {
     return bytes;
 }
 
+/* ---- equality: of bits where a backend says bit_stable, otherwise within the second bound of docs/model.md, section
+ * "How close is right", over all that a test compares */
+
+#define CONF_MOST_ERRORS 4096u
+typedef struct conf_errors {
+    double error[CONF_MOST_ERRORS];
+    uint32_t n;
+} conf_errors;
+
+static inline conf_errors *conf_errors_of_test(void) {
+    static conf_errors errors;
+    return &errors;
+}
+
+/* ||got - want|| / ||want||. Another sequence's numbers are off by one and more. */
+static inline void conf_close_to(const char *what, const float *got, const float *want, size_t n) {
+    conf_errors *errors = conf_errors_of_test();
+    double off = 0, norm = 0;
+    for (size_t i = 0; i < n; i++) {
+        off += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
+        norm += (double)want[i] * (double)want[i];
+    }
+    double error = norm > 0 ? sqrt(off / norm) : sqrt(off);
+    if (!(error <= 0.5))
+        fail_msg("%s: relative error %g", what, error);
+    if (errors->n < CONF_MOST_ERRORS)
+        errors->error[errors->n++] = error;
+}
+
+static inline int conf_by_size(const void *a, const void *b) {
+    double x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return (x > y) - (x < y);
+}
+
+/* The end of a test: closes the backend, and holds what was compared to the bound. */
+static inline void conf_close(pgl_backend *backend) {
+    conf_errors *errors = conf_errors_of_test();
+    uint32_t n = errors->n;
+    pgl_backend_close(backend);
+    errors->n = 0;
+    if (n == 0)
+        return;
+    qsort(errors->error, n, sizeof errors->error[0], conf_by_size);
+    if (errors->error[n / 2] > 2e-2 || errors->error[n * 9 / 10] > 1e-1)
+        fail_msg("relative errors: median %g, 90th percentile %g", errors->error[n / 2],
+                 errors->error[n * 9 / 10]);
+}
+
 static inline void conf_same_state(pgl_backend *backend, uint32_t slot, const unsigned char *want,
                                    const char *when) {
     unsigned char *got = conf_state(backend, slot);
-    if (memcmp(got, want, pgl_backend_get_caps(backend)->snapshot_bytes) != 0)
+    const pgl_backend_caps *caps = pgl_backend_get_caps(backend);
+    if (!caps->bit_stable)
+        conf_close_to(when, (const float *)(const void *)got, (const float *)(const void *)want,
+                      caps->snapshot_bytes / sizeof(float));
+    else if (memcmp(got, want, caps->snapshot_bytes) != 0)
         fail_msg("the state of slot %u differs %s", slot, when);
     free(got);
 }
@@ -267,6 +322,14 @@ static inline void conf_same_bits(const char *what, const void *got, const void 
     fail_msg("%s: element %zu is %a, expected %a", what, i / 4, (double)a, (double)b);
 }
 
+static inline void conf_same_floats(bool bits, const char *what, const float *got, const float *want,
+                                    size_t n) {
+    if (bits)
+        conf_same_bits(what, got, want, n * sizeof *got);
+    else
+        conf_close_to(what, got, want, n);
+}
+
 /* ---- what a sequence gives when it runs alone, one token at a time */
 
 typedef struct conf_truth {
@@ -274,12 +337,14 @@ typedef struct conf_truth {
     int32_t tokens[CONF_STEP];
     size_t logits_floats; /* of one token */
     float *logits;        /* [n][vocab] */
+    bool bits;            /* the backend is bit_stable */
 } conf_truth;
 
 /* tokens of slot, fed one by one from an empty slot. */
 static inline conf_truth conf_truth_of(pgl_backend *backend, conf_row *r, uint32_t slot,
                                        const int32_t *tokens, uint32_t n) {
-    conf_truth t = {.n = n, .logits_floats = pgl_backend_get_caps(backend)->vocab_size};
+    const pgl_backend_caps *caps = pgl_backend_get_caps(backend);
+    conf_truth t = {.n = n, .logits_floats = caps->vocab_size, .bits = caps->bit_stable};
     t.logits = malloc(n * t.logits_floats * sizeof *t.logits);
     assert_non_null(t.logits);
     memcpy(t.tokens, tokens, n * sizeof *tokens);
@@ -300,8 +365,9 @@ static inline void conf_truth_free(conf_truth *t) {
 static inline void conf_same_logits(const conf_row *r, const conf_truth *t, uint32_t first, uint32_t n,
                                     const char *what) {
     assert_true(first + n <= t->n);
-    conf_same_bits(what, r->logits, t->logits + first * t->logits_floats,
-                   n * t->logits_floats * sizeof(float));
+    for (size_t i = 0; i < n; i++)
+        conf_same_floats(t->bits, what, r->logits + i * t->logits_floats,
+                         t->logits + (first + i) * t->logits_floats, t->logits_floats);
 }
 
 #endif

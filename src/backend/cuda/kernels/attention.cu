@@ -236,5 +236,7 @@ PGL_KERNEL(attend_join, PGL_CUDA_THREADS) {
         }
         float o = sum != 0 ? (v * (1.0F / sum)) * k_sigmoid(gate[i]) : 0;
         a.o[(uint64_t)pgl_block_x * a.o_stride + pgl_block_y * dim + i] = pgl_f2h(o);
+        if (a.o32 != 0)
+            a.o32[head * dim + i] = o;
     }
 }

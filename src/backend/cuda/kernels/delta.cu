@@ -99,7 +99,10 @@ PGL_DEVICE void delta_span(const pgl_delta_args *a, const pgl_cuda_span span, co
         if (mine && a->z != 0) {
             float r = 1.0F / sqrtf(sum / (float)a->dv + a->eps);
             float z = a->z[at * a->nv * a->dv + head * a->dv + j];
-            a->o[at * a->o_stride + head * a->dv + j] = pgl_f2h(((o * r) * a->norm[j]) * k_silu(z));
+            float y = ((o * r) * a->norm[j]) * k_silu(z);
+            a->o[at * a->o_stride + head * a->dv + j] = pgl_f2h(y);
+            if (a->o32 != 0)
+                a->o32[at * a->nv * a->dv + head * a->dv + j] = y;
         }
     }
     PGL_UNROLL

@@ -182,7 +182,7 @@ PGL_KERNEL(swiglu, PGL_CUDA_THREADS) {
 /* ---- the head */
 
 PGL_KERNEL(gather, PGL_CUDA_THREADS) {
-    uint64_t to = pgl_block_x, from = a.row[pgl_block_x];
+    uint64_t to = a.to != 0 ? a.to[pgl_block_x] : pgl_block_x, from = a.row[pgl_block_x];
     for (uint32_t i = pgl_thread; a.out != 0 && i < a.width; i += PGL_CUDA_THREADS)
         a.out[to * a.width + i] = a.x[from * a.width + i];
     for (uint32_t i = pgl_thread; a.out16 != 0 && i < a.width16; i += PGL_CUDA_THREADS)
