@@ -48,8 +48,8 @@ static void linear_rows(kernel_world *w, const pgl_linear *linear, const float *
 }
 
 static void dense_products_are_those_of_the_contract(void **state) {
-    static const uint32_t widths[] = {64, 96, 320, 1024}, heights[] = {1, 16, 37},
-                          counts[] = {1, 7, 8, 9, 17};
+    static const uint32_t widths[] = {64, 96, 320, 2176}, heights[] = {1, 16, 37},
+                          counts[] = {1, 8, 9, 33, 70};
     kernel_world w = {.seed = 1};
     (void)state;
     for (uint32_t i = 0; i < 5 * 4; i++) {
@@ -75,7 +75,8 @@ static void dense_products_are_those_of_the_contract(void **state) {
                 want[p][j] += a.add != 0 ? a.part[p].y[j] : 0;
             }
         }
-        kw_launch("dense", pgl_dense_blocks(&a), (n + 7) / 8, 1, PGL_CUDA_THREADS, &a);
+        kw_launch("dense", pgl_dense_blocks(&a), (n + PGL_CUDA_DENSE_TOKENS - 1) / PGL_CUDA_DENSE_TOKENS, 1,
+                  PGL_CUDA_DENSE_THREADS, &a);
         for (uint32_t p = 0; p < 3; p++)
             kw_near("dense", a.part[p].y, want[p], 1, (size_t)n * a.part[p].m.out, 1e-5);
         kw_end(&w);
@@ -94,7 +95,7 @@ static void int8_weights_are_rounded_once_to_fp16(void **state) {
         for (uint32_t i = 0; i < 64 * 64; i++) /* the identity: products are the weights */
             x[i] = i % 65 == 0 ? 0x3C00 : 0;
         a.part[0].y = KW_GET(&w, float, 64 * 48);
-        kw_launch("dense", pgl_dense_blocks(&a), 8, 1, PGL_CUDA_THREADS, &a);
+        kw_launch("dense", pgl_dense_blocks(&a), 64 / PGL_CUDA_DENSE_TOKENS, 1, PGL_CUDA_DENSE_THREADS, &a);
         for (uint32_t o = 0; o < 48; o++) {
             float row[64];
             pgl_linear_row(&linear, o, row);
@@ -402,7 +403,8 @@ static void inputs_of_down_are_made_from_gate_and_up(void **state) {
 }
 
 /* The two kernels for few tokens against the contract's two linears with SwiGLU between. */
-static void few_case(uint32_t k_up, uint32_t k_down, uint32_t hidden, uint32_t inner, uint32_t splits, uint32_t n) {
+static void few_case(uint32_t k_up, uint32_t k_down, uint32_t hidden, uint32_t inner, uint32_t splits,
+                     uint32_t n) {
     kernel_world w = {.seed = 20 + n};
     const uint32_t up_sizes[4] = {k_up, hidden, 2 * inner, 3}, down_sizes[4] = {k_down, inner, hidden, 3};
     pgl_coded up, down;
@@ -418,7 +420,7 @@ static void few_case(uint32_t k_up, uint32_t k_down, uint32_t hidden, uint32_t i
     a.expert_first = b.expert_first = p.expert_first;
     a.token_of = p.token_of;
     a.x32 = kw_random(&w, (size_t)n * hidden, 2);
-    a.mid = KW_GET(&w, float, (size_t)splits * n * 2 * inner);
+    a.mid = KW_GET(&w, float, (size_t)splits *n * 2 * inner);
     b.mid = a.mid;
     b.gate_up = a.coded;
     b.y = KW_GET(&w, uint16_t, (size_t)n * hidden);
@@ -426,7 +428,7 @@ static void few_case(uint32_t k_up, uint32_t k_down, uint32_t hidden, uint32_t i
     kw_launch("few_down", hidden / 128, 3, 1, PGL_CUDA_FEW_THREADS, &b);
     float *scratch = KW_GET(&w, float, pgl_rows_scratch(hidden > inner ? hidden : inner, 1));
     float *middle = KW_GET(&w, float, 2 * inner), *h = KW_GET(&w, float, inner);
-    float *want = KW_GET(&w, float, (size_t)n * hidden);
+    float *want = KW_GET(&w, float, (size_t)n *hidden);
     for (uint32_t q = 0; q < n; q++) {
         pgl_rows rows = {a.x32 + (size_t)p.token_of[q] * hidden, middle, 1, false, scratch};
         pgl_coded_forward(&up, p.expert_of[q], &rows);
@@ -434,7 +436,8 @@ static void few_case(uint32_t k_up, uint32_t k_down, uint32_t hidden, uint32_t i
         rows = (pgl_rows){h, want + (size_t)q * hidden, 1, false, scratch};
         pgl_coded_forward(&down, p.expert_of[q], &rows);
     }
-    kw_near16("few", b.y, want, n, hidden, 2e-3); /* a unit of the middle moves many outputs by less than one */
+    kw_near16("few", b.y, want, n, hidden,
+              2e-3); /* a unit of the middle moves many outputs by less than one */
     kw_end(&w);
 }
 

@@ -86,7 +86,7 @@ static void delta_case(uint32_t nk, uint32_t nv, uint32_t dk, uint32_t dv, bool 
     float *want = KW_GET(&w, float, SLOTS *slot_floats), o[128], scratch[128], q[128], k[128], y[128];
     pgl_vec norm = {.data = a.norm, .dtype = PGL_F32, .n = dv};
     memcpy(want, a.state, SLOTS * slot_floats * sizeof *want);
-    kw_launch("delta", 3, nv, 1, PGL_CUDA_THREADS, &a);
+    kw_launch("delta", 3, nv, 1, PGL_CUDA_DELTA_THREADS, &a);
     for (uint32_t s = 0; s < 3; s++) {
         float *mine = want + a.spans[s].slot * slot_floats, *kept = KW_GET(&w, float, slot_floats);
         memcpy(kept, mine, slot_floats * sizeof *kept);

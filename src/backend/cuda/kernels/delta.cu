@@ -46,57 +46,69 @@ PGL_DEVICE void unit(const float *x, uint32_t n, float scale, float *out) {
         out[i] = x[i] * r * scale;
 }
 
-/* What a thread needs of one token. */
-typedef struct delta_token {
-    const float *q, *k;
-    float v, decay, beta;
-} delta_token;
+#define DELTA_PARTS (PGL_CUDA_DELTA_THREADS / PGL_CUDA_MOST_STATE_DIM)
+#define DELTA_MOST_ROWS (PGL_CUDA_MOST_STATE_DIM / DELTA_PARTS)
 
-/* A thread has one column of the state, in registers; dk is a constant where this is called. */
-PGL_DEVICE float delta_step(float *s, uint32_t dk, const delta_token *t) {
-    float m = 0, o = 0;
+/* Sums of the parts of a column, in order, in every thread of the column. */
+PGL_DEVICE float delta_parts(float v, float *sums) {
+    uint32_t j = pgl_thread % PGL_CUDA_MOST_STATE_DIM;
+    sums[pgl_thread] = v;
+    pgl_block_sync();
+    float sum = sums[j];
     PGL_UNROLL
-    for (uint32_t i = 0; i < dk; i++) {
-        s[i] *= t->decay;
-        m = fmaf(t->k[i], s[i], m);
-    }
-    float d = (t->v - m) * t->beta;
-    PGL_UNROLL
-    for (uint32_t i = 0; i < dk; i++) {
-        s[i] = fmaf(t->k[i], d, s[i]);
-        o = fmaf(t->q[i], s[i], o);
-    }
-    return o;
+    for (uint32_t p = 1; p < DELTA_PARTS; p++)
+        sum += sums[p * PGL_CUDA_MOST_STATE_DIM + j];
+    return sum;
 }
 
-PGL_DEVICE void delta_span(const pgl_delta_args *a, const pgl_cuda_span span, const uint32_t dk, float *q,
-                           float *k, float *part) {
-    uint32_t head = pgl_block_y, j = pgl_thread, key_head = head / (a->nv / a->nk), width = a->nk * dk;
-    float *column = a->state + span.slot * a->slot_stride + (uint64_t)head * dk * a->dv + j,
-          s[PGL_CUDA_MOST_STATE_DIM];
+/* Shared by the threads of a block. */
+typedef struct delta_shared {
+    float *q, *k;           /* [dk] */
+    float *old_sums, *sums; /* [PGL_CUDA_DELTA_THREADS] */
+    float *squares;         /* one for each warp */
+} delta_shared;
+
+/* A thread has some rows of one column of the state, in registers: four threads a column. */
+PGL_DEVICE void delta_span(const pgl_delta_args *a, const pgl_cuda_span span, const uint32_t dk,
+                           const delta_shared *m) {
+    const uint32_t rows = dk / DELTA_PARTS;
+    uint32_t head = pgl_block_y, j = pgl_thread % PGL_CUDA_MOST_STATE_DIM,
+             part = pgl_thread / PGL_CUDA_MOST_STATE_DIM;
+    uint32_t key_head = head / (a->nv / a->nk), width = a->nk * dk;
+    float *column = a->state + span.slot * a->slot_stride + ((uint64_t)head * dk + part * rows) * a->dv + j;
+    float s[DELTA_MOST_ROWS];
     int mine = j < a->dv;
     PGL_UNROLL
-    for (uint32_t i = 0; i < dk; i++)
+    for (uint32_t i = 0; i < rows; i++)
         s[i] = mine ? column[(uint64_t)i * a->dv] : 0;
+    pgl_wait();
+    pgl_release();
     for (uint32_t n = 0; n < span.n; n++) {
         uint64_t at = span.first + n;
-        const float *u = a->u + at * a->u_stride;
+        const float *u = a->u + at * a->u_stride, *q = m->q + part * rows, *k = m->k + part * rows;
         if (pgl_thread < 32)
-            unit(u + key_head * dk, dk, 1.0F / sqrtf((float)dk), q);
+            unit(u + key_head * dk, dk, 1.0F / sqrtf((float)dk), m->q);
         else if (pgl_thread < 64)
-            unit(u + width + key_head * dk, dk, 1.0F, k);
-        pgl_block_sync();
+            unit(u + width + key_head * dk, dk, 1.0F, m->k);
         float gate = a->a[at * a->gate_stride + head] + a->dt_bias[head];
-        delta_token t = {
-            .q = q,
-            .k = k,
-            .v = mine ? u[2 * width + head * a->dv + j] : 0,
-            .decay = k_exp(-k_exp(a->a_log[head]) * k_softplus(gate)),
-            .beta = k_sigmoid(a->b[at * a->gate_stride + head]),
-        };
-        float o = delta_step(s, dk, &t);
-        float sum = k_block_sum(mine ? o * o : 0, part, PGL_CUDA_THREADS / 32);
-        if (mine && a->z != 0) {
+        float decay = k_exp(-k_exp(a->a_log[head]) * k_softplus(gate));
+        float beta = k_sigmoid(a->b[at * a->gate_stride + head]), old = 0, o = 0;
+        pgl_block_sync();
+        PGL_UNROLL
+        for (uint32_t i = 0; i < rows; i++) {
+            s[i] *= decay;
+            old = fmaf(k[i], s[i], old);
+        }
+        old = delta_parts(old, m->old_sums);
+        float d = ((mine ? u[2 * width + head * a->dv + j] : 0) - old) * beta;
+        PGL_UNROLL
+        for (uint32_t i = 0; i < rows; i++) {
+            s[i] = fmaf(k[i], d, s[i]);
+            o = fmaf(q[i], s[i], o);
+        }
+        o = delta_parts(o, m->sums);
+        float sum = k_block_sum(mine && part == 0 ? o * o : 0, m->squares, PGL_CUDA_DELTA_THREADS / 32);
+        if (mine && part == 0 && a->z != 0) {
             float r = 1.0F / sqrtf(sum / (float)a->dv + a->eps);
             float z = a->z[at * a->nv * a->dv + head * a->dv + j];
             float y = ((o * r) * a->norm[j]) * k_silu(z);
@@ -106,29 +118,32 @@ PGL_DEVICE void delta_span(const pgl_delta_args *a, const pgl_cuda_span span, co
         }
     }
     PGL_UNROLL
-    for (uint32_t i = 0; i < dk; i++) {
+    for (uint32_t i = 0; i < rows; i++) {
         if (mine && span.keep == 0)
             column[(uint64_t)i * a->dv] = s[i];
     }
 }
 
-PGL_KERNEL(delta, PGL_CUDA_THREADS) {
+PGL_KERNEL(delta, PGL_CUDA_DELTA_THREADS) {
     PGL_SHARED(float, q, PGL_CUDA_MOST_STATE_DIM);
     PGL_SHARED(float, k, PGL_CUDA_MOST_STATE_DIM);
-    PGL_SHARED(float, part, PGL_CUDA_THREADS / 32);
-    const pgl_cuda_span span = a.spans[pgl_block_x];
+    PGL_SHARED(float, old_sums, PGL_CUDA_DELTA_THREADS);
+    PGL_SHARED(float, sums, PGL_CUDA_DELTA_THREADS);
+    PGL_SHARED(float, squares, PGL_CUDA_DELTA_THREADS / 32);
+    const delta_shared m = {q, k, old_sums, sums, squares};
+    const pgl_cuda_span span = a.spans[pgl_block_x]; /* the host's, or of a kernel long before */
     switch (a.dk) {
     case 32:
-        delta_span(&a, span, 32, q, k, part);
+        delta_span(&a, span, 32, &m);
         break;
     case 64:
-        delta_span(&a, span, 64, q, k, part);
+        delta_span(&a, span, 64, &m);
         break;
     case 96:
-        delta_span(&a, span, 96, q, k, part);
+        delta_span(&a, span, 96, &m);
         break;
     default:
-        delta_span(&a, span, 128, q, k, part);
+        delta_span(&a, span, 128, &m);
         break;
     }
 }

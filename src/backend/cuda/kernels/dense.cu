@@ -46,102 +46,166 @@ PGL_DEVICE void dequantise_f32(uint32_t w, float scale, uint32_t *lo, uint32_t *
     *hi = quantum(w, 2, scale) | quantum(w, 3, scale) << 16;
 }
 
-/* Sixteen weights of one row, from `at` on, as eight words of fp16. */
-PGL_DEVICE void weights16(const pgl_cuda_matrix *m, uint32_t row, uint32_t at, uint32_t out[8]) {
+/* Sixteen stored weights of one row: eight words where they are fp16, the first four where they are int8. */
+typedef struct dense_stored {
+    uint32_t word[8];
+} dense_stored;
+
+PGL_DEVICE void dense_load(const pgl_cuda_matrix *m, const uint32_t type, uint32_t row, uint32_t at,
+                           dense_stored *w) {
     uint64_t first = (uint64_t)row * m->in + at;
-    if (m->type == PGL_CUDA_F16) {
-        const uint16_t *w = (const uint16_t *)m->w + first;
-        pgl_word4 p = pgl_stream4(w), q = pgl_stream4(w + 8);
-        out[0] = p.x;
-        out[1] = p.y;
-        out[2] = p.z;
-        out[3] = p.w;
-        out[4] = q.x;
-        out[5] = q.y;
-        out[6] = q.z;
-        out[7] = q.w;
-        return;
-    }
-    pgl_word4 p = pgl_stream4((const int8_t *)m->w + first);
-    if (m->type == PGL_CUDA_INT8_F16) {
-        uint32_t scale = ((const uint16_t *)m->scale)[row] * 0x10001u;
-        dequantise(p.x, scale, out, out + 1);
-        dequantise(p.y, scale, out + 2, out + 3);
-        dequantise(p.z, scale, out + 4, out + 5);
-        dequantise(p.w, scale, out + 6, out + 7);
+    pgl_word4 p, q = {0, 0, 0, 0};
+    if (type == PGL_CUDA_F16) {
+        p = pgl_stream4((const uint16_t *)m->w + first);
+        q = pgl_stream4((const uint16_t *)m->w + first + 8);
     } else {
-        float scale = ((const float *)m->scale)[row];
-        dequantise_f32(p.x, scale, out, out + 1);
-        dequantise_f32(p.y, scale, out + 2, out + 3);
-        dequantise_f32(p.z, scale, out + 4, out + 5);
-        dequantise_f32(p.w, scale, out + 6, out + 7);
+        p = pgl_stream4((const int8_t *)m->w + first);
+    }
+    w->word[0] = p.x;
+    w->word[1] = p.y;
+    w->word[2] = p.z;
+    w->word[3] = p.w;
+    w->word[4] = q.x;
+    w->word[5] = q.y;
+    w->word[6] = q.z;
+    w->word[7] = q.w;
+}
+
+/* Words 2 i and 2 i + 1 of fp16 weights. */
+PGL_DEVICE void dense_widen(const uint32_t type, const dense_stored *w, const uint32_t i, uint32_t scale16,
+                            float scale32, uint32_t *lo, uint32_t *hi) {
+    if (type == PGL_CUDA_F16) {
+        *lo = w->word[2 * i];
+        *hi = w->word[2 * i + 1];
+    } else if (type == PGL_CUDA_INT8_F16) {
+        dequantise(w->word[i], scale16, lo, hi);
+    } else {
+        dequantise_f32(w->word[i], scale32, lo, hi);
     }
 }
 
-#define DENSE_WARPS (PGL_CUDA_THREADS / 32)
+#define DENSE_WARPS (PGL_CUDA_DENSE_THREADS / 32)
+#define DENSE_GROUPS (PGL_CUDA_DENSE_TOKENS / 8)
+#define DENSE_AHEAD 4u /* runs of 64 inputs whose weights a warp asks for together */
 
-/* Sixteen rows from r0 on against eight tokens from t0 on, on tensor cores: the warps take every fourth run of 64
- * inputs. A lane reads 16 neighbouring inputs, so the products see the inputs in another order, the same on both sides. */
-PGL_DEVICE void dense_fast(const pgl_dense_args *a, const pgl_cuda_matrix *m, uint32_t r0, uint32_t t0,
-                           float *red) {
+/* The runs of one warp: every DENSE_WARPS-th. */
+PGL_DEVICE void dense_begin(const pgl_cuda_matrix *m, const uint32_t type, uint32_t r0, uint32_t first,
+                            dense_stored w[DENSE_AHEAD][2]) {
     uint32_t lane = pgl_thread % 32, warp = pgl_thread / 32, g = lane / 4, c = lane % 4;
-    float acc[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
-    for (uint32_t run = warp; run < m->in / 64; run += DENSE_WARPS) {
-        uint32_t at = run * 64 + c * 16, w[2][8] = {{0}, {0}}, x[8] = {0};
-        if (r0 + g < m->out)
-            weights16(m, r0 + g, at, w[0]);
-        if (r0 + g + 8 < m->out)
-            weights16(m, r0 + g + 8, at, w[1]);
-        if (t0 + g < a->n) {
-            const uint16_t *row = a->x + (uint64_t)(t0 + g) * a->x_stride + at;
-            pgl_word4 p = pgl_load4(row), q = pgl_load4(row + 8);
-            x[0] = p.x;
-            x[1] = p.y;
-            x[2] = p.z;
-            x[3] = p.w;
-            x[4] = q.x;
-            x[5] = q.y;
-            x[6] = q.z;
-            x[7] = q.w;
-        }
-        PGL_UNROLL
-        for (uint32_t i = 0; i < 4; i++) {
-            const uint32_t f[4] = {w[0][2 * i], w[1][2 * i], w[0][2 * i + 1], w[1][2 * i + 1]};
-            pgl_mma(acc[i % 2], f, x[2 * i], x[2 * i + 1]);
-        }
-    }
-    float *mine = red + warp * 128;
     PGL_UNROLL
-    for (uint32_t i = 0; i < 4; i++)
-        mine[(g + 8 * (i / 2)) * 8 + 2 * c + i % 2] = acc[0][i] + acc[1][i];
+    for (uint32_t u = 0; u < DENSE_AHEAD; u++) {
+        uint32_t run = first + warp + u * DENSE_WARPS;
+        if (run < m->in / 64 && r0 + g < m->out)
+            dense_load(m, type, r0 + g, run * 64 + c * 16, &w[u][0]);
+        if (run < m->in / 64 && r0 + g + 8 < m->out)
+            dense_load(m, type, r0 + g + 8, run * 64 + c * 16, &w[u][1]);
+    }
 }
 
-/* The same for weights that are not fp16, and for odd widths: a warp takes four of the rows. */
+/* One run of 64 inputs against groups of eight tokens. A lane reads 16 neighbouring inputs, so the products see the
+ * inputs in another order, the same on both sides. */
+PGL_DEVICE void dense_run(const pgl_dense_args *a, const uint32_t type, uint32_t run, uint32_t t0,
+                          const uint32_t groups, const dense_stored w[2], const uint32_t scale16[2],
+                          const float scale32[2], float acc[DENSE_GROUPS][4]) {
+    uint32_t lane = pgl_thread % 32, g = lane / 4, at = run * 64 + lane % 4 * 16, f[4][4];
+    PGL_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        dense_widen(type, &w[0], i, scale16[0], scale32[0], &f[i][0], &f[i][2]);
+        dense_widen(type, &w[1], i, scale16[1], scale32[1], &f[i][1], &f[i][3]);
+    }
+    PGL_UNROLL
+    for (uint32_t j = 0; j < groups; j++) {
+        pgl_word4 p = {0, 0, 0, 0}, q = {0, 0, 0, 0};
+        if (t0 + 8 * j + g < a->n) {
+            const uint16_t *row = a->x + (uint64_t)(t0 + 8 * j + g) * a->x_stride + at;
+            p = pgl_load4(row);
+            q = pgl_load4(row + 8);
+        }
+        pgl_mma(acc[j], f[0], p.x, p.y);
+        pgl_mma(acc[j], f[1], p.z, p.w);
+        pgl_mma(acc[j], f[2], q.x, q.y);
+        pgl_mma(acc[j], f[3], q.z, q.w);
+    }
+}
+
+/* Sixteen rows from r0 on against the tokens from t0 on, on tensor cores. w: the first runs' weights, asked for
+ * already. Leaves red[warp][row][PGL_CUDA_DENSE_TOKENS]. */
+PGL_DEVICE void dense_fast(const pgl_dense_args *a, const pgl_cuda_matrix *m, const uint32_t type,
+                           uint32_t r0, uint32_t t0, const uint32_t groups, dense_stored w[DENSE_AHEAD][2],
+                           float *red) {
+    uint32_t lane = pgl_thread % 32, warp = pgl_thread / 32, g = lane / 4, c = lane % 4, scale16[2] = {0, 0};
+    float acc[DENSE_GROUPS][4], scale32[2] = {0, 0};
+    PGL_UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t row = r0 + g + 8 * i;
+        if (row < m->out && type == PGL_CUDA_INT8_F16)
+            scale16[i] = ((const uint16_t *)m->scale)[row] * 0x10001u;
+        if (row < m->out && type == PGL_CUDA_INT8_F32)
+            scale32[i] = ((const float *)m->scale)[row];
+    }
+    PGL_UNROLL
+    for (uint32_t j = 0; j < groups; j++)
+        acc[j][0] = acc[j][1] = acc[j][2] = acc[j][3] = 0;
+    for (uint32_t first = 0; first < m->in / 64; first += DENSE_AHEAD * DENSE_WARPS) {
+        PGL_UNROLL
+        for (uint32_t u = 0; u < DENSE_AHEAD; u++) {
+            uint32_t run = first + warp + u * DENSE_WARPS;
+            if (run < m->in / 64)
+                dense_run(a, type, run, t0, groups, w[u], scale16, scale32, acc);
+        }
+        if (first + DENSE_AHEAD * DENSE_WARPS < m->in / 64)
+            dense_begin(m, type, r0, first + DENSE_AHEAD * DENSE_WARPS, w);
+    }
+    PGL_UNROLL
+    for (uint32_t j = 0; j < groups; j++) {
+        PGL_UNROLL
+        for (uint32_t i = 0; i < 4; i++)
+            red[(warp * PGL_CUDA_DENSE_ROWS + g + 8 * (i / 2)) * PGL_CUDA_DENSE_TOKENS + 8 * j + 2 * c +
+                i % 2] = acc[j][i];
+    }
+}
+
+/* Weights of one kind: asked for before the inputs are there. */
+PGL_DEVICE void dense_tiles(const pgl_dense_args *a, const pgl_cuda_matrix *m, const uint32_t type,
+                            uint32_t r0, uint32_t t0, float *red) {
+    dense_stored w[DENSE_AHEAD][2] = {{{{0}}}};
+    dense_begin(m, type, r0, 0, w);
+    pgl_wait();
+    pgl_release();
+    if (a->n - t0 <= 8)
+        dense_fast(a, m, type, r0, t0, 1, w, red);
+    else
+        dense_fast(a, m, type, r0, t0, DENSE_GROUPS, w, red);
+}
+
+/* The same for weights that are not fp16, and for odd widths: a warp takes some of the rows, eight tokens at a time. */
 PGL_DEVICE void dense_plain(const pgl_dense_args *a, const pgl_cuda_matrix *m, uint32_t r0, uint32_t t0,
                             float *red) {
     uint32_t lane = pgl_thread % 32, warp = pgl_thread / 32;
     for (uint32_t r = warp; r < PGL_CUDA_DENSE_ROWS; r += DENSE_WARPS) {
-        float acc[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-        for (uint32_t i = lane; i < m->in && r0 + r < m->out; i += 32) {
-            float w = k_weight(m, r0 + r, i);
+        for (uint32_t j = 0; j < PGL_CUDA_DENSE_TOKENS && t0 + j < a->n; j += 8) {
+            float acc[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+            for (uint32_t i = lane; i < m->in && r0 + r < m->out; i += 32) {
+                float w = k_weight(m, r0 + r, i);
+                PGL_UNROLL
+                for (uint32_t t = 0; t < 8; t++) {
+                    if (t0 + j + t < a->n)
+                        acc[t] = fmaf(w, pgl_h2f(a->x[(uint64_t)(t0 + j + t) * a->x_stride + i]), acc[t]);
+                }
+            }
             PGL_UNROLL
             for (uint32_t t = 0; t < 8; t++) {
-                if (t0 + t < a->n)
-                    acc[t] = fmaf(w, pgl_h2f(a->x[(uint64_t)(t0 + t) * a->x_stride + i]), acc[t]);
+                float sum = k_warp_sum(acc[t]);
+                if (lane == 0)
+                    red[r * PGL_CUDA_DENSE_TOKENS + j + t] = sum;
             }
-        }
-        PGL_UNROLL
-        for (uint32_t t = 0; t < 8; t++) {
-            float sum = k_warp_sum(acc[t]);
-            if (lane == 0)
-                red[r * 8 + t] = sum;
         }
     }
 }
 
-PGL_KERNEL(dense, PGL_CUDA_THREADS) {
-    PGL_SHARED(float, red, DENSE_WARPS * 128);
-    uint32_t block = pgl_block_x, part = 0, t0 = pgl_block_y * 8;
+PGL_KERNEL(dense, PGL_CUDA_DENSE_THREADS) {
+    PGL_SHARED(float, red, DENSE_WARPS *PGL_CUDA_DENSE_ROWS *PGL_CUDA_DENSE_TOKENS);
+    uint32_t block = pgl_block_x, part = 0, t0 = pgl_block_y * PGL_CUDA_DENSE_TOKENS;
     for (;; part++) {
         uint32_t blocks = (a.part[part].m.out + PGL_CUDA_DENSE_ROWS - 1) / PGL_CUDA_DENSE_ROWS;
         if (block < blocks)
@@ -149,22 +213,33 @@ PGL_KERNEL(dense, PGL_CUDA_THREADS) {
         block -= blocks;
     }
     const pgl_cuda_matrix *m = &a.part[part].m;
-    uint32_t r0 = block * PGL_CUDA_DENSE_ROWS, row = r0 + pgl_thread / 8, t = t0 + pgl_thread % 8;
-    int fast = m->in % 64 == 0 && m->type != PGL_CUDA_BF16 && m->type != PGL_CUDA_F32;
-    if (fast)
-        dense_fast(&a, m, r0, t0, red);
-    else
+    uint32_t r0 = block * PGL_CUDA_DENSE_ROWS, left = a.n - t0, warps = DENSE_WARPS;
+    if (m->in % 64 == 0 && m->type == PGL_CUDA_INT8_F16) {
+        dense_tiles(&a, m, PGL_CUDA_INT8_F16, r0, t0, red);
+    } else if (m->in % 64 == 0 && m->type == PGL_CUDA_INT8_F32) {
+        dense_tiles(&a, m, PGL_CUDA_INT8_F32, r0, t0, red);
+    } else if (m->in % 64 == 0 && m->type == PGL_CUDA_F16) {
+        dense_tiles(&a, m, PGL_CUDA_F16, r0, t0, red);
+    } else {
+        warps = 1;
+        pgl_wait();
+        pgl_release();
         dense_plain(&a, m, r0, t0, red);
+    }
     pgl_block_sync();
-    if (row >= m->out || t >= a.n)
-        return;
-    float sum = red[pgl_thread];
-    for (uint32_t w = 1; w < DENSE_WARPS && fast; w++)
-        sum += red[w * 128 + pgl_thread];
-    if (m->bias != 0)
-        sum += m->bias[row];
-    float *y = a.part[part].y + (uint64_t)t * m->out + row;
-    *y = a.add != 0 ? *y + sum : sum;
+    for (uint32_t i = pgl_thread; i < PGL_CUDA_DENSE_ROWS * PGL_CUDA_DENSE_TOKENS;
+         i += PGL_CUDA_DENSE_THREADS) {
+        uint32_t row = r0 + i % PGL_CUDA_DENSE_ROWS, t = i / PGL_CUDA_DENSE_ROWS;
+        if (row >= m->out || t >= left)
+            continue;
+        float sum = 0;
+        for (uint32_t w = 0; w < warps; w++)
+            sum += red[(w * PGL_CUDA_DENSE_ROWS + i % PGL_CUDA_DENSE_ROWS) * PGL_CUDA_DENSE_TOKENS + t];
+        if (m->bias != 0)
+            sum += m->bias[row];
+        float *y = a.part[part].y + (uint64_t)(t0 + t) * m->out + row;
+        *y = a.add != 0 ? *y + sum : sum;
+    }
 }
 
 PGL_KERNEL(swiglu, PGL_CUDA_THREADS) {

@@ -64,7 +64,8 @@ PGL_DEVICE void few_group(const few_codes *c, const uint32_t k, const uint32_t i
  * these outputs; ahead: the codes of the first FEW_AHEAD rows of this warp, asked for before. x [token][n_rows][ROW_WORDS]
  * is shared. Leaves red[warp][token][128]. */
 PGL_DEVICE void few_product(const uint32_t *code, uint64_t stride, const uint32_t k, uint32_t n_rows,
-                            few_codes *ahead, const uint32_t *x, uint32_t n, const uint32_t pairs, float *red) {
+                            few_codes *ahead, const uint32_t *x, uint32_t n, const uint32_t pairs,
+                            float *red) {
     uint32_t lane = pgl_thread % 32, warp = pgl_thread / 32, g = lane / 4, c = lane % 4;
     uint32_t even = 2 * c == g ? 0x3C003C00u : 0, odd = 2 * c + 1 == g ? 0x3C003C00u : 0;
     float acc[2][2][4];
@@ -98,7 +99,8 @@ PGL_DEVICE void few_product(const uint32_t *code, uint64_t stride, const uint32_
         }
     }
     PGL_UNROLL
-    for (uint32_t p = 0; p < pairs; p++) { /* D: row = tile (and 8 outputs further), column = lane and token */
+    for (uint32_t p = 0; p < pairs;
+         p++) { /* D: row = tile (and 8 outputs further), column = lane and token */
         PGL_UNROLL
         for (uint32_t j = 0; j < 4; j++) {
             uint32_t token = 2 * p + c / 2, output = 16 * g + 2 * (2 * (c % 2) + j % 2) + 8 * (j / 2);
@@ -110,7 +112,8 @@ PGL_DEVICE void few_product(const uint32_t *code, uint64_t stride, const uint32_
 }
 
 /* The codes that a warp begins with. */
-PGL_DEVICE void few_begin(const uint32_t *code, uint64_t stride, const uint32_t k, uint32_t n_rows, few_codes *ahead) {
+PGL_DEVICE void few_begin(const uint32_t *code, uint64_t stride, const uint32_t k, uint32_t n_rows,
+                          few_codes *ahead) {
     PGL_UNROLL
     for (uint32_t u = 0; u < FEW_AHEAD; u++) {
         uint32_t r = pgl_thread / 32 + u * FEW_WARPS;
@@ -161,9 +164,10 @@ PGL_DEVICE void few_any(const uint32_t *code, uint64_t stride, uint32_t k, uint3
 
 PGL_KERNEL(few_up, PGL_CUDA_FEW_THREADS) {
     PGL_SHARED(float, red, FEW_WARPS *PGL_CUDA_FEW_ROWS * 128);
-    PGL_SHARED(uint32_t, x, PGL_CUDA_FEW_ROWS *PGL_CUDA_FEW_TILES *ROW_WORDS);
+    PGL_SHARED(uint32_t, x, PGL_CUDA_FEW_ROWS * PGL_CUDA_FEW_TILES * ROW_WORDS);
     uint32_t n_blocks = a.coded.out / 128, split = pgl_block_x / n_blocks, block = pgl_block_x % n_blocks;
-    uint32_t n_rows = a.coded.in / 16 / a.splits, warp = pgl_thread / 32, lane = pgl_thread % 32, k = a.coded.k;
+    uint32_t n_rows = a.coded.in / 16 / a.splits, warp = pgl_thread / 32, lane = pgl_thread % 32,
+             k = a.coded.k;
     uint64_t stride = a.coded.out / 16 * 8 * k, code_words = a.coded.in / 16 * stride;
     pgl_wait();
     pgl_release();
@@ -180,7 +184,8 @@ PGL_KERNEL(few_up, PGL_CUDA_FEW_THREADS) {
         else
             few_begin(code, stride, 3, n_rows, ahead);
         for (uint32_t i = warp; i < n * (n_rows / 8); i += FEW_WARPS) {
-            uint32_t t = i / (n_rows / 8), b = i % (n_rows / 8), at = split * n_rows * 16 + b * 128 + lane * 4;
+            uint32_t t = i / (n_rows / 8), b = i % (n_rows / 8),
+                     at = split * n_rows * 16 + b * 128 + lane * 4;
             const float *from = a.x32 + (uint64_t)a.token_of[first + t] * a.coded.in + at;
             float v[4];
             PGL_UNROLL
@@ -214,8 +219,8 @@ PGL_DEVICE void few_gate_up(const pgl_few_down_args *a, uint32_t expert, uint32_
         k_hadamard(v);
         PGL_UNROLL
         for (uint32_t j = 0; j < 4; j++)
-            y[at + j] = pgl_f2h((v[j] * PGL_HADAMARD_SCALE) *
-                                few_scale(a->gate_up.rout, a->gate_up.s_out, (uint64_t)expert * out + at + j));
+            y[at + j] = pgl_f2h((v[j] * PGL_HADAMARD_SCALE) * few_scale(a->gate_up.rout, a->gate_up.s_out,
+                                                                        (uint64_t)expert * out + at + j));
     }
 }
 
@@ -236,9 +241,10 @@ PGL_DEVICE void few_inner(const pgl_few_down_args *a, uint32_t expert, const uin
 
 PGL_KERNEL(few_down, PGL_CUDA_FEW_THREADS) {
     PGL_SHARED(float, red, FEW_WARPS *PGL_CUDA_FEW_ROWS * 128);
-    PGL_SHARED(uint32_t, x, PGL_CUDA_FEW_ROWS *PGL_CUDA_FEW_TILES *ROW_WORDS);
+    PGL_SHARED(uint32_t, x, PGL_CUDA_FEW_ROWS * PGL_CUDA_FEW_TILES * ROW_WORDS);
     PGL_SHARED(uint16_t, y, 32 * PGL_CUDA_FEW_TILES);
-    uint32_t block = pgl_block_x, n_rows = a.down.in / 16, lane = pgl_thread % 32, k = a.down.k, out = a.down.out;
+    uint32_t block = pgl_block_x, n_rows = a.down.in / 16, lane = pgl_thread % 32, k = a.down.k,
+             out = a.down.out;
     uint64_t stride = out / 16 * 8 * k, code_words = n_rows * stride;
     uint32_t expert = a.active[pgl_block_y]; /* of the kernel before the one before */
     if (expert == UINT32_MAX) {

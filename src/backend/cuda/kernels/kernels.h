@@ -60,9 +60,12 @@ typedef struct pgl_norm_args {
 } pgl_norm_args;
 
 /* y = W x (+ bias), or y += W x, for up to PGL_CUDA_MOST_PARTS matrices that share their input: fp16 x, products summed
- * in f32. Grid (pgl_dense_blocks(args), (n + 7) / 8); a part's blocks come one after the other. */
+ * in f32. Grid (pgl_dense_blocks(args), (n + PGL_CUDA_DENSE_TOKENS - 1) / PGL_CUDA_DENSE_TOKENS), blocks of
+ * PGL_CUDA_DENSE_THREADS; a part's blocks come one after the other. */
 #define PGL_CUDA_MOST_PARTS 5u
-#define PGL_CUDA_DENSE_ROWS 16u /* outputs of one block */
+#define PGL_CUDA_DENSE_THREADS 256u
+#define PGL_CUDA_DENSE_ROWS 16u   /* outputs of one block */
+#define PGL_CUDA_DENSE_TOKENS 32u /* that use weights which were widened once */
 typedef struct pgl_dense_args {
     struct {
         pgl_cuda_matrix m;
@@ -208,7 +211,9 @@ typedef struct pgl_conv_args {
 #define PGL_CUDA_MOST_KERNEL 8u /* taps and the current token */
 
 /* One value head of one span, token by token: normed q and k, decay, the delta rule, and where z is given the gated norm
- * of the output, rounded to fp16. Grid (spans, nv). */
+ * of the output, rounded to fp16. dk and dv are multiples of 32.
+ * Grid (spans, nv), blocks of PGL_CUDA_DELTA_THREADS. */
+#define PGL_CUDA_DELTA_THREADS 512u
 typedef struct pgl_delta_args {
     const pgl_cuda_span *spans;
     const float *u;     /* [n][u_stride]: q [nk][dk], k [nk][dk], v [nv][dv] after the convolution */
@@ -317,8 +322,8 @@ typedef struct pgl_argmax_args {
     X(sort)                                                                                                  \
     X(coded_input)                                                                                           \
     X(coded)                                                                                                 \
-    X(few_up)                                                                                                          \
-    X(few_down)                                                                                                        \
+    X(few_up)                                                                                                \
+    X(few_down)                                                                                              \
     X(mix)                                                                                                   \
     X(conv)                                                                                                  \
     X(delta)                                                                                                 \
