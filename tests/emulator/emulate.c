@@ -32,6 +32,7 @@ typedef struct fibre {
 /* What the lanes of a warp show each other. Two in turn: a lane is at most one exchange ahead of another. */
 typedef struct shown {
     uint32_t word[2][WARP][6];
+    float product[2][16][8];
     barrier all;
 } shown;
 
@@ -226,38 +227,58 @@ uint32_t pgl_permute(uint32_t lo, uint32_t hi, uint32_t s) {
     return out;
 }
 
-/* Element k of row r of A, and of column n of B, from what the lanes show. */
-static float a_at(uint32_t (*all)[6], uint32_t r, uint32_t k) {
-    return pgl_h2f(all[r % 8 * 4 + k % 8 / 2][r / 8 + 2 * (k / 8)] >> (16 * (k % 2)));
+/* The product of what the lanes show, by whoever comes last: each lane alone would widen the same numbers again. */
+static void multiply(uint32_t (*all)[6], float d[16][8]) {
+    float x[16][16], y[16][8];
+    for (uint32_t lane = 0; lane < WARP; lane++) {
+        uint32_t g = lane / 4, j = lane % 4;
+        for (uint32_t i = 0; i < 4; i++) {
+            x[g + 8 * (i % 2)][2 * j + 8 * (i / 2)] = pgl_h2f(all[lane][i]);
+            x[g + 8 * (i % 2)][2 * j + 8 * (i / 2) + 1] = pgl_h2f(all[lane][i] >> 16);
+        }
+        for (uint32_t i = 0; i < 2; i++) {
+            y[2 * j + 8 * i][g] = pgl_h2f(all[lane][4 + i]);
+            y[2 * j + 8 * i + 1][g] = pgl_h2f(all[lane][4 + i] >> 16);
+        }
+    }
+    for (uint32_t r = 0; r < 16; r++) {
+        float sum[8] = {0};
+        for (uint32_t k = 0; k < 16; k++) {
+            for (uint32_t n = 0; n < 8; n++)
+                sum[n] += x[r][k] * y[k][n];
+        }
+        memcpy(d[r], sum, sizeof sum);
+    }
 }
 
-static float b_at(uint32_t (*all)[6], uint32_t k, uint32_t n) {
-    return pgl_h2f(all[n * 4 + k % 8 / 2][4 + k / 8] >> (16 * (k % 2)));
-}
-
-static double product(uint32_t (*all)[6], uint32_t r, uint32_t n) {
-    double sum = 0;
-    for (uint32_t k = 0; k < 16; k++)
-        sum += (double)a_at(all, r, k) * (double)b_at(all, k, n);
-    return sum;
+/* A row of the product by lane 4 g + j: [2 j], [2 j + 1] of rows g and g + 8. */
+static float (*show_product(const uint32_t words[6]))[8] {
+    shown *w = &warps[emu_now.thread / WARP];
+    uint32_t turn = w->all.generation % 2;
+    memcpy(w->word[turn][emu_now.thread % WARP], words, 6 * sizeof *words);
+    if (w->all.arrived + 1 == WARP)
+        multiply(w->word[turn], w->product[turn]);
+    wait_for(&w->all, WARP);
+    return w->product[turn];
 }
 
 void pgl_mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
     const uint32_t words[6] = {a[0], a[1], a[2], a[3], b0, b1};
-    uint32_t(*all)[6] = show(words, 6), g = emu_now.thread % WARP / 4, j = emu_now.thread % 4;
+    float(*d)[8] = show_product(words);
+    uint32_t g = emu_now.thread % WARP / 4, j = emu_now.thread % 4;
     for (uint32_t i = 0; i < 4; i++)
-        c[i] = (float)((double)c[i] + product(all, g + 8 * (i / 2), 2 * j + i % 2));
+        c[i] += d[g + 8 * (i / 2)][2 * j + i % 2];
 }
 
 void pgl_mma_add(uint32_t d[2], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
                  uint32_t b1) {
     const uint32_t words[6] = {a0, a1, a2, a3, b0, b1};
-    uint32_t(*all)[6] = show(words, 6), g = emu_now.thread % WARP / 4, j = emu_now.thread % 4;
+    float(*sums)[8] = show_product(words);
+    uint32_t g = emu_now.thread % WARP / 4, j = emu_now.thread % 4;
     for (uint32_t i = 0; i < 2;
-         i++) { /* two terms that are not 0: f32 holds their sum exactly, or fp16 rounds it alike */
-        float low = (float)product(all, g + 8 * i, 2 * j), high = (float)product(all, g + 8 * i, 2 * j + 1);
-        d[i] = (uint32_t)pgl_f2h(low) | (uint32_t)pgl_f2h(high) << 16;
-    }
+         i++) /* two terms that are not 0: f32 holds their sum exactly, or fp16 rounds it alike */
+        d[i] = (uint32_t)pgl_f2h(sums[g + 8 * i][2 * j]) | (uint32_t)pgl_f2h(sums[g + 8 * i][2 * j + 1])
+                                                               << 16;
 }
 
 /* ---- kernels by name */

@@ -89,7 +89,7 @@ void cuda_delta_mixer(cuda_backend *b, const cuda_layer *layer) {
     args.z = b->w.z;
     args.o = b->w.o16;
     args.o32 = layer->out_proj.coded.code != NULL ? b->w.o : NULL;
-    CUDA_LAUNCH(b, delta, b->batch.n_spans, args.nv, 1, PGL_CUDA_THREADS, &args);
+    CUDA_LAUNCH(b, delta, b->batch.n_spans, args.nv, 1, PGL_CUDA_DELTA_THREADS, &args);
     b->bytes_read += b->batch.n_spans * (m->state_bytes + m->conv_bytes) / m->n_delta_layers;
     out_product(b, &layer->out_proj, m->value_width);
 }
@@ -128,7 +128,7 @@ void cuda_commit_all(cuda_backend *b) {
         args.u = u;
         args.a = b->pending_a + first * nv;
         args.b = b->pending_b + first * nv;
-        CUDA_LAUNCH(b, delta, n, nv, 1, PGL_CUDA_THREADS, &args);
+        CUDA_LAUNCH(b, delta, n, nv, 1, PGL_CUDA_DELTA_THREADS, &args);
     }
     cuda_gather(b, b->pending_hidden, device_from, b->w.final, device_to, n, m->config->hidden_size);
     b->bytes_read += n * (m->state_bytes + m->conv_bytes);
