@@ -43,7 +43,8 @@ foreach(name test_engine test_engine_masks test_engine_steps test_api test_http_
 endforeach()
 
 # Those that take more than ten seconds of one core: run with all others by `make test`, last.
-foreach(name test_quantize test_quantize_coding test_reference_synthetic test_backend_conformance test_engine_long)
+foreach(name test_quantize test_quantize_coding test_reference_synthetic test_backend_conformance test_engine_long
+        test_cuda_backend)
   if(TEST ${name})
     set_property(TEST ${name} APPEND PROPERTY LABELS slow)
     set_property(TEST ${name} PROPERTY COST 0)
