@@ -42,7 +42,7 @@ float pgl_exchange(float v, uint32_t mask);
 uint32_t pgl_exchange_u32(uint32_t v, uint32_t mask);
 uint32_t pgl_shuffle(uint32_t v, uint32_t from);
 pgl_word2 pgl_stream2(const void *p); /* ends the program where p is not a multiple of 8 */
-pgl_word4 pgl_load4(const void *p); /* ends the program where p is not a multiple of 16 */
+pgl_word4 pgl_load4(const void *p);   /* ends the program where p is not a multiple of 16 */
 void pgl_mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
 void pgl_mma_add(uint32_t d[2], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1);
 uint32_t pgl_hmul2(uint32_t x, uint32_t y);
@@ -54,10 +54,8 @@ uint16_t pgl_f2h(float v);
 static inline pgl_word4 pgl_stream4(const void *p) {
     return pgl_load4(p);
 }
-static inline void pgl_wait(void) {
-}
-static inline void pgl_release(void) {
-}
+static inline void pgl_wait(void) {}
+static inline void pgl_release(void) {}
 static inline uint32_t pgl_bits(float v) {
     uint32_t b;
     memcpy(&b, &v, sizeof b);

@@ -27,7 +27,8 @@ void cuda_products(cuda_backend *b, const cuda_input *input, const cuda_product 
     }
     if (dense.n_parts > 0)
         CUDA_LAUNCH(b, dense, pgl_dense_blocks(&dense),
-                    (input->n + PGL_CUDA_DENSE_TOKENS - 1) / PGL_CUDA_DENSE_TOKENS, 1, PGL_CUDA_DENSE_THREADS, &dense);
+                    (input->n + PGL_CUDA_DENSE_TOKENS - 1) / PGL_CUDA_DENSE_TOKENS, 1, PGL_CUDA_DENSE_THREADS,
+                    &dense);
 }
 
 void cuda_norm(cuda_backend *b, const float *w, const float *x, float *h, uint16_t *h16, uint32_t *bad,
