@@ -25,7 +25,10 @@ class Chat:
 
     def __init__(self, state, *args, env=None):
         self.seen = b""
-        self.pid, self.fd = pty.fork()
+        try:
+            self.pid, self.fd = pty.fork()
+        except OSError as error:  # a chroot without /dev/pts, for one
+            pytest.skip(f"this system gives out no pseudo-terminals: {error}")
         if self.pid == 0:
             os.environ.clear()
             os.environ.update({**CLEAN, "TERM": "xterm-256color", "XDG_STATE_HOME": str(state), **(env or {})})
