@@ -16,6 +16,8 @@ typedef struct pgl_backend_table {
 struct pgl_backend {
     const pgl_backend_table *table;
     pgl_backend_caps caps;
+    struct pgl_executor
+        *executor; /* of those that compute on the host's own thread (backend/executor.h); NULL */
 };
 
 /* Fills caps with the options that every backend treats alike, after checking them: counts that must not be 0,

@@ -123,6 +123,29 @@ bool pgl_batch_is_wanted(const pgl_batch *batch, uint32_t t) {
            pgl_batch_is_sampled(batch, t);
 }
 
+void pgl_batch_await_masks(pgl_batch *batch, pgl_slots *slots, pgl_executor *executor, const uint32_t *tokens,
+                           uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        const pgl_span *span = pgl_batch_span(batch, tokens[i]);
+        if (span->row->mask_kind != PGL_MASK_LATE || !pgl_batch_is_sampled(batch, tokens[i]) ||
+            pgl_executor_await_mask(executor, span->row_index))
+            continue;
+        batch->row_samples[span->row_index] = false;
+        slots->slot[span->slot].inert = true;
+    }
+}
+
+pgl_position pgl_batch_position(const pgl_batch *batch, uint32_t t) {
+    const pgl_span *span = pgl_batch_span(batch, t);
+    return (pgl_position){
+        .row = span->row,
+        .base = batch->row_base[span->row_index],
+        .index = pgl_batch_place(batch, t),
+        .tokens = batch->row_tokens + batch->row_start[span->row_index],
+        .forced = -1,
+    };
+}
+
 /* ---- drafts */
 
 static bool drafts(const pgl_batch *batch, const pgl_slots *slots, uint32_t row_index) {

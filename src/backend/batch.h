@@ -6,6 +6,7 @@
 #ifndef PGL_BACKEND_BATCH_H
 #define PGL_BACKEND_BATCH_H
 
+#include "backend/executor.h"
 #include "backend/slots.h"
 
 /* Neighbouring tokens of one row. */
@@ -68,6 +69,14 @@ static inline uint32_t pgl_batch_place(const pgl_batch *batch, uint32_t t) {
 /* Whether the logits after token t are sampled, as far as is known now; and whether they are wanted at all. */
 bool pgl_batch_is_sampled(const pgl_batch *batch, uint32_t t);
 bool pgl_batch_is_wanted(const pgl_batch *batch, uint32_t t);
+
+/* Waits for the late masks of the n tokens' rows that are going to be sampled; from execute. A row whose mask no longer
+ * comes, because the backend is being closed, is not sampled, and its slot goes inert. */
+void pgl_batch_await_masks(pgl_batch *batch, pgl_slots *slots, pgl_executor *executor, const uint32_t *tokens,
+                           uint32_t n);
+
+/* What is known of the position of token t besides its logits: nothing forced. */
+pgl_position pgl_batch_position(const pgl_batch *batch, uint32_t t);
 
 /* The rows that draft and have sampled, as a batch of one token each: the last sampled one, at the position of the first
  * draft. n_tentative becomes 1. */

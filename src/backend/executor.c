@@ -158,8 +158,9 @@ void pgl_executor_close(pgl_executor *executor) {
     free(executor);
 }
 
-pgl_status pgl_executor_submit(pgl_executor *executor, const pgl_step_plan *plan, uint64_t *ticket,
+pgl_status pgl_executor_submit(pgl_backend *backend, const pgl_step_plan *plan, uint64_t *ticket,
                                pgl_error *err) {
+    pgl_executor *executor = backend->executor;
     pthread_mutex_lock(&executor->lock);
     bool full = executor->submitted - executor->waited == PGL_EXECUTOR_IN_FLIGHT;
     bool failed = executor->failed;
@@ -184,7 +185,8 @@ pgl_status pgl_executor_submit(pgl_executor *executor, const pgl_step_plan *plan
     return PGL_OK;
 }
 
-pgl_status pgl_executor_mask_ready(pgl_executor *executor, uint64_t ticket, uint32_t row, pgl_error *err) {
+pgl_status pgl_executor_mask_ready(pgl_backend *backend, uint64_t ticket, uint32_t row, pgl_error *err) {
+    pgl_executor *executor = backend->executor;
     pgl_status status = PGL_OK;
     pthread_mutex_lock(&executor->lock);
     if (ticket < executor->waited || ticket >= executor->submitted) {
@@ -215,8 +217,8 @@ static void renew_shadow(pgl_executor *executor, const step *s, uint64_t ticket)
         pgl_plan_apply(executor->caps, step_of(executor, next)->plan, &executor->shadow);
 }
 
-pgl_status pgl_executor_wait(pgl_executor *executor, uint64_t ticket, pgl_step_timing *timing,
-                             pgl_error *err) {
+pgl_status pgl_executor_wait(pgl_backend *backend, uint64_t ticket, pgl_step_timing *timing, pgl_error *err) {
+    pgl_executor *executor = backend->executor;
     pthread_mutex_lock(&executor->lock);
     if (executor->waited == executor->submitted || ticket != executor->waited) {
         pgl_status status =

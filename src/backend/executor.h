@@ -28,12 +28,11 @@ pgl_status pgl_executor_open(const char *name, const pgl_backend_caps *caps,
 /* Waits for what is in flight; a late mask that was not announced is no longer waited for. NULL is allowed. */
 void pgl_executor_close(pgl_executor *executor);
 
-/* backend.h says what these do. */
-pgl_status pgl_executor_submit(pgl_executor *executor, const pgl_step_plan *plan, uint64_t *ticket,
+/* For the tables of backends that have an executor; backend.h says what these do. */
+pgl_status pgl_executor_submit(pgl_backend *backend, const pgl_step_plan *plan, uint64_t *ticket,
                                pgl_error *err);
-pgl_status pgl_executor_mask_ready(pgl_executor *executor, uint64_t ticket, uint32_t row, pgl_error *err);
-pgl_status pgl_executor_wait(pgl_executor *executor, uint64_t ticket, pgl_step_timing *timing,
-                             pgl_error *err);
+pgl_status pgl_executor_mask_ready(pgl_backend *backend, uint64_t ticket, uint32_t row, pgl_error *err);
+pgl_status pgl_executor_wait(pgl_backend *backend, uint64_t ticket, pgl_step_timing *timing, pgl_error *err);
 
 /* From execute, on the executor's thread: whether the late mask of row is there, and waiting for it. Waiting returns
  * false when the executor is being closed: the row is then not to be sampled. */

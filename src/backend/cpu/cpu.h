@@ -86,7 +86,6 @@ typedef struct cpu_backend {
     const pgl_kernels *k;
     pgl_pool *pool;
     uint32_t n_threads;
-    pgl_executor *executor;
     char detail[96];
     cpu_layer *layers; /* [n_layers] */
     cpu_layer draft;

@@ -23,35 +23,16 @@ static void run_task(void *context, uint32_t task, uint32_t thread) {
     cpu_backend *b = c->b;
     pgl_sampler *sampler = b->samplers[thread];
     for (uint32_t i = c->run[task]; i < c->run[task + 1]; i++) {
-        const pgl_span *span = pgl_batch_span(&b->batch, c->token[i]);
-        uint32_t row = span->row_index;
-        pgl_position position = {
-            .row = span->row,
-            .base = b->batch.row_base[row],
-            .index = pgl_batch_place(&b->batch, c->token[i]),
-            .tokens = b->batch.row_tokens + b->batch.row_start[row],
-            .logits = b->logits + (size_t)i * b->base.caps.vocab_size,
-            .forced = -1,
-        };
-        bool sampled = pgl_batch_is_sampled(&b->batch, c->token[i]);
-        if (!sampled && (span->row->wants & (PGL_WANT_TARGETS | PGL_WANT_LOGITS)) == 0)
+        uint32_t token = c->token[i];
+        if (!pgl_batch_is_wanted(&b->batch, token))
             continue; /* a draft before it was refused */
+        bool sampled = pgl_batch_is_sampled(&b->batch, token);
+        pgl_position position = pgl_batch_position(&b->batch, token);
+        position.logits = b->logits + (size_t)i * b->base.caps.vocab_size;
         pgl_slots_score(&b->slots, sampler, &position);
         if (sampled)
-            b->batch.row_samples[row] = pgl_slots_sample(&b->slots, sampler, &position);
-    }
-}
-
-/* Late masks of the chunk's rows that are going to be sampled. */
-static void await_masks(cpu_backend *b, const head_context *c) {
-    for (uint32_t i = 0; i < c->n; i++) {
-        const pgl_span *span = pgl_batch_span(&b->batch, c->token[i]);
-        if (span->row->mask_kind != PGL_MASK_LATE || !pgl_batch_is_sampled(&b->batch, c->token[i]))
-            continue;
-        if (!pgl_executor_await_mask(b->executor, span->row_index)) {
-            b->batch.row_samples[span->row_index] = false; /* the backend is being closed */
-            b->slots.slot[span->slot].inert = true;
-        }
+            b->batch.row_samples[pgl_batch_span(&b->batch, token)->row_index] =
+                pgl_slots_sample(&b->slots, sampler, &position);
     }
 }
 
@@ -65,7 +46,7 @@ static void head_chunk(cpu_backend *b, head_context *c) {
     }
     c->run[c->n_runs] = c->n;
     cpu_head_logits(b, c->n);
-    await_masks(b, c);
+    pgl_batch_await_masks(&b->batch, &b->slots, b->base.executor, c->token, c->n);
     cpu_work work = {run_task, c, c->n_runs};
     cpu_run(b, &work, 1);
     c->n = 0;

@@ -323,7 +323,7 @@ static void set_sizes(cpu_backend *b) {
 
 static void cpu_close(pgl_backend *backend) {
     cpu_backend *b = (cpu_backend *)backend;
-    pgl_executor_close(b->executor);
+    pgl_executor_close(b->base.executor);
     pgl_pool_close(b->pool);
     for (uint32_t i = 0; b->samplers != NULL && i < b->n_threads; i++)
         pgl_sampler_close(b->samplers[i]);
@@ -344,20 +344,8 @@ static pgl_backend_memory cpu_memory(const pgl_backend *backend) {
     return ((const cpu_backend *)backend)->memory;
 }
 
-static pgl_status cpu_submit(pgl_backend *backend, const pgl_step_plan *plan, uint64_t *ticket,
-                             pgl_error *err) {
-    return pgl_executor_submit(((cpu_backend *)backend)->executor, plan, ticket, err);
-}
-
-static pgl_status cpu_mask_ready(pgl_backend *backend, uint64_t ticket, uint32_t row, pgl_error *err) {
-    return pgl_executor_mask_ready(((cpu_backend *)backend)->executor, ticket, row, err);
-}
-
-static pgl_status cpu_wait(pgl_backend *backend, uint64_t ticket, pgl_step_timing *timing, pgl_error *err) {
-    return pgl_executor_wait(((cpu_backend *)backend)->executor, ticket, timing, err);
-}
-
-static const pgl_backend_table TABLE = {cpu_close, cpu_memory, cpu_submit, cpu_mask_ready, cpu_wait};
+static const pgl_backend_table TABLE = {cpu_close, cpu_memory, pgl_executor_submit, pgl_executor_mask_ready,
+                                        pgl_executor_wait};
 
 static void give_state(const void *self, pgl_plan_state *state) {
     pgl_slots_state(&((const cpu_backend *)self)->slots, state);
@@ -409,7 +397,7 @@ static pgl_status open_parts(cpu_backend *b, const pgl_backend_options *options,
     if (status == PGL_OK)
         status = prepare_vectors(b, err);
     if (status == PGL_OK)
-        status = pgl_executor_open("pgl-cpu", &b->base.caps, &CLIENT, b, &b->executor, err);
+        status = pgl_executor_open("pgl-cpu", &b->base.caps, &CLIENT, b, &b->base.executor, err);
     return status;
 }
 

@@ -151,7 +151,6 @@ typedef struct cuda_backend {
     pgl_cu_module modules[16];
     uint32_t n_modules;
     pgl_cu_function kernels[CUDA_N_KERNELS];
-    pgl_executor *executor;
     char detail[256];
     cuda_weights weights;
     cuda_upload *uploads;

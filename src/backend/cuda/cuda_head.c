@@ -37,39 +37,22 @@ static bool all_largest(const cuda_backend *b, const chunk *c) {
     return true;
 }
 
-/* Late masks of the chunk's rows that are going to be sampled. */
-static void await_masks(cuda_backend *b, const chunk *c) {
-    for (uint32_t i = 0; i < c->n; i++) {
-        const pgl_span *span = pgl_batch_span(&b->batch, c->token[i]);
-        if (span->row->mask_kind != PGL_MASK_LATE || !pgl_batch_is_sampled(&b->batch, c->token[i]))
-            continue;
-        if (!pgl_executor_await_mask(b->executor, span->row_index)) {
-            b->batch.row_samples[span->row_index] = false; /* the backend is being closed */
-            b->slots.slot[span->slot].inert = true;
-        }
-    }
-}
-
 /* Position i of a chunk that came back: as logits, or as the largest of them. */
 static void use_position(cuda_backend *b, const chunk *c, uint32_t i, bool largest) {
-    const pgl_span *span = pgl_batch_span(&b->batch, c->token[i]);
-    uint32_t row = span->row_index;
-    pgl_position position = {
-        .row = span->row,
-        .base = b->batch.row_base[row],
-        .index = pgl_batch_place(&b->batch, c->token[i]),
-        .tokens = b->batch.row_tokens + b->batch.row_start[row],
-        .logits = largest ? NULL : b->back.logits + (size_t)i * b->base.caps.vocab_size,
-        .forced = largest ? b->back.token[i] : -1,
-    };
-    if (!pgl_batch_is_wanted(&b->batch, c->token[i]))
+    uint32_t token = c->token[i];
+    const pgl_span *span = pgl_batch_span(&b->batch, token);
+    if (!pgl_batch_is_wanted(&b->batch, token))
         return; /* a draft before it was refused */
-    if (largest)
+    pgl_position position = pgl_batch_position(&b->batch, token);
+    if (largest) {
+        position.forced = b->back.token[i];
         span->row->result->non_finite = span->row->result->non_finite || b->back.bad_row[i] != 0;
-    else
+    } else {
+        position.logits = b->back.logits + (size_t)i * b->base.caps.vocab_size;
         pgl_slots_score(&b->slots, b->sampler, &position);
-    if (pgl_batch_is_sampled(&b->batch, c->token[i]))
-        b->batch.row_samples[row] = pgl_slots_sample(&b->slots, b->sampler, &position);
+    }
+    if (pgl_batch_is_sampled(&b->batch, token))
+        b->batch.row_samples[span->row_index] = pgl_slots_sample(&b->slots, b->sampler, &position);
 }
 
 static void head_chunk(cuda_backend *b, chunk *c) {
@@ -88,7 +71,7 @@ static void head_chunk(cuda_backend *b, chunk *c) {
         cuda_head_argmax(b, c->n);
     else
         cuda_copy_down(b, b->back.logits, b->w.logits, (uint64_t)c->n * config->vocab_size * sizeof(float));
-    await_masks(b, c);
+    pgl_batch_await_masks(&b->batch, &b->slots, b->base.executor, c->token, c->n);
     cuda_batch_wait(b);
     for (uint32_t i = 0; i < c->n && b->status == PGL_OK; i++)
         use_position(b, c, i, largest);

@@ -38,7 +38,7 @@ static void close_card(cuda_backend *b) {
 
 static void cuda_close(pgl_backend *backend) {
     cuda_backend *b = (cuda_backend *)backend;
-    pgl_executor_close(b->executor);
+    pgl_executor_close(b->base.executor);
     close_card(b);
     pgl_cuda_driver_close(&b->driver);
     pgl_sampler_close(b->sampler);
@@ -56,22 +56,8 @@ static pgl_backend_memory cuda_memory(const pgl_backend *backend) {
     return ((const cuda_backend *)backend)->memory;
 }
 
-static pgl_status cuda_submit(pgl_backend *backend, const pgl_step_plan *plan, uint64_t *ticket,
-                              pgl_error *err) {
-    return pgl_executor_submit(((cuda_backend *)backend)->executor, plan, ticket, err);
-}
-
-static pgl_status cuda_mask_ready(pgl_backend *backend, uint64_t ticket, uint32_t row, pgl_error *err) {
-    return pgl_executor_mask_ready(((cuda_backend *)backend)->executor, ticket, row, err);
-}
-
-static pgl_status cuda_wait_step(pgl_backend *backend, uint64_t ticket, pgl_step_timing *timing,
-                                 pgl_error *err) {
-    return pgl_executor_wait(((cuda_backend *)backend)->executor, ticket, timing, err);
-}
-
-static const pgl_backend_table TABLE = {cuda_close, cuda_memory, cuda_submit, cuda_mask_ready,
-                                        cuda_wait_step};
+static const pgl_backend_table TABLE = {cuda_close, cuda_memory, pgl_executor_submit, pgl_executor_mask_ready,
+                                        pgl_executor_wait};
 
 static void give_state(const void *self, pgl_plan_state *state) {
     pgl_slots_state(&((const cuda_backend *)self)->slots, state);
@@ -254,7 +240,7 @@ static pgl_status open_parts(cuda_backend *b, const pgl_backend_options *options
     if (status == PGL_OK)
         status = clear_slots(b, err);
     if (status == PGL_OK)
-        status = pgl_executor_open("pgl-cuda", &b->base.caps, &CLIENT, b, &b->executor, err);
+        status = pgl_executor_open("pgl-cuda", &b->base.caps, &CLIENT, b, &b->base.executor, err);
     return status;
 }
 

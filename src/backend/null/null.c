@@ -24,7 +24,6 @@ typedef struct entry {
 typedef struct null_backend {
     pgl_backend base;
     pgl_null_options options;
-    pgl_executor *executor;
     pgl_slots slots;
     uint64_t *state;    /* [n_slots] */
     uint64_t *snapshot; /* [n_snapshots] */
@@ -192,7 +191,8 @@ static void run_row(null_backend *b, const pgl_row *row, uint32_t row_index, uin
                         row->result->draft_logits + (size_t)i * b->base.caps.vocab_size);
     }
     bool sampling = (row->wants & PGL_WANT_SAMPLE) != 0;
-    if (sampling && row->mask_kind == PGL_MASK_LATE && !pgl_executor_await_mask(b->executor, row_index)) {
+    if (sampling && row->mask_kind == PGL_MASK_LATE &&
+        !pgl_executor_await_mask(b->base.executor, row_index)) {
         sampling = false; /* the backend is being closed */
         slot->inert = true;
     }
@@ -294,7 +294,7 @@ static void give_state(const void *self, pgl_plan_state *state) {
 
 static void null_close(pgl_backend *backend) {
     null_backend *b = (null_backend *)backend;
-    pgl_executor_close(b->executor);
+    pgl_executor_close(b->base.executor);
     pgl_sampler_close(b->sampler);
     pgl_slots_close(&b->slots);
     free(b->state);
@@ -317,20 +317,8 @@ static pgl_backend_memory null_memory(const pgl_backend *backend) {
     };
 }
 
-static pgl_status null_submit(pgl_backend *backend, const pgl_step_plan *plan, uint64_t *ticket,
-                              pgl_error *err) {
-    return pgl_executor_submit(((null_backend *)backend)->executor, plan, ticket, err);
-}
-
-static pgl_status null_mask_ready(pgl_backend *backend, uint64_t ticket, uint32_t row, pgl_error *err) {
-    return pgl_executor_mask_ready(((null_backend *)backend)->executor, ticket, row, err);
-}
-
-static pgl_status null_wait(pgl_backend *backend, uint64_t ticket, pgl_step_timing *timing, pgl_error *err) {
-    return pgl_executor_wait(((null_backend *)backend)->executor, ticket, timing, err);
-}
-
-static const pgl_backend_table TABLE = {null_close, null_memory, null_submit, null_mask_ready, null_wait};
+static const pgl_backend_table TABLE = {null_close, null_memory, pgl_executor_submit, pgl_executor_mask_ready,
+                                        pgl_executor_wait};
 
 static pgl_status check_options(const pgl_null_options *o, pgl_error *err) {
     if (o->vocab_size == 0 || o->vocab_size > 1u << 24)
@@ -392,7 +380,7 @@ pgl_status pgl_backend_open_null(const pgl_null_options *null_options, const pgl
         status = allocate(b, err);
     static const pgl_executor_client CLIENT = {execute, give_state};
     if (status == PGL_OK)
-        status = pgl_executor_open("pgl-null", &b->base.caps, &CLIENT, b, &b->executor, err);
+        status = pgl_executor_open("pgl-null", &b->base.caps, &CLIENT, b, &b->base.executor, err);
     if (status != PGL_OK) {
         null_close(&b->base);
         return status;
