@@ -4,6 +4,11 @@
 
 /* ---- routing */
 
+/* Of two experts the one with the larger logit, and of equal ones the lower; id UINT32_MAX is none. */
+PGL_DEVICE int comes_first(float v, uint32_t id, float best, uint32_t best_id) {
+    return id != UINT32_MAX && (best_id == UINT32_MAX || v > best || (!(best > v) && id < best_id));
+}
+
 PGL_KERNEL(route, PGL_CUDA_THREADS) {
     PGL_SHARED(float, logit, PGL_CUDA_MOST_EXPERTS);
     PGL_SHARED(uint32_t, taken, PGL_CUDA_MOST_EXPERTS);
@@ -28,7 +33,7 @@ PGL_KERNEL(route, PGL_CUDA_THREADS) {
         for (uint32_t m = 16; m > 0; m >>= 1) {
             float v = pgl_exchange(best, m);
             uint32_t id = pgl_exchange_u32(best_id, m);
-            if (id != UINT32_MAX && (best_id == UINT32_MAX || v > best || (!(best > v) && id < best_id))) {
+            if (comes_first(v, id, best, best_id)) {
                 best = v;
                 best_id = id;
             }
@@ -43,7 +48,7 @@ PGL_KERNEL(route, PGL_CUDA_THREADS) {
         for (uint32_t w = 1; w < PGL_CUDA_THREADS / 32; w++) {
             float v = value[w];
             uint32_t id = where[w];
-            if (id != UINT32_MAX && (best_id == UINT32_MAX || v > best || (!(best > v) && id < best_id))) {
+            if (comes_first(v, id, best, best_id)) {
                 best = v;
                 best_id = id;
             }
@@ -113,16 +118,13 @@ PGL_KERNEL(coded_input, 32) {
     float v[4];
     PGL_UNROLL
     for (uint32_t i = 0; i < 4; i++) {
-        float rin = pgl_h2f(a.coded.rin[row + i]);
-        if (a.coded.s_in != 0)
-            rin *= a.coded.s_in[row + i];
         if (a.gate_up != 0) {
             const uint16_t *gate = a.gate_up + (uint64_t)pair * 2 * in + at + i;
             v[i] = pgl_h2f(k_swiglu_coded(pgl_h2f(gate[0]), pgl_h2f(gate[in])));
         } else {
             v[i] = a.x32[(uint64_t)token * in + at + i];
         }
-        v[i] *= rin;
+        v[i] *= k_effective(a.coded.rin, a.coded.s_in, row + i);
     }
     k_hadamard(v);
     PGL_UNROLL
@@ -130,7 +132,7 @@ PGL_KERNEL(coded_input, 32) {
         a.xh[(uint64_t)pair * in + at + i] = pgl_f2h(v[i] * RS);
 }
 
-/* The states of a lane's eight weights of a tile (docs/format.md: a lane's weights are neighbours in the stream, and
+/* The states of a lane's eight weights of a tile, in the low halves (docs/format.md: a lane's weights are neighbours in the stream, and
  * stand where a tensor-core product wants them). */
 PGL_DEVICE void lane_states(const uint32_t *tile, uint32_t k, uint32_t lane, uint32_t state[8]) {
     if (k == 2) {
@@ -138,20 +140,20 @@ PGL_DEVICE void lane_states(const uint32_t *tile, uint32_t k, uint32_t lane, uin
         uint32_t window = lane % 2 != 0 ? here : pgl_funnel(here, before, 16);
         PGL_UNROLL
         for (uint32_t j = 0; j < 8; j++)
-            state[j] = window >> (14 - 2 * j) & 0xFFFF;
+            state[j] = window >> (14 - 2 * j);
     } else if (k == 3) {
         uint32_t start = 24 * lane + 768 - 13, word = start / 32 % 24, shift = 27 - start % 32;
         uint32_t hi = tile[word], lo = tile[(word + 1) % 24];
         uint32_t low = pgl_funnel(lo, hi, shift), high = hi >> shift;
         PGL_UNROLL
         for (uint32_t j = 0; j < 8; j++)
-            state[j] = pgl_funnel(low, high, 21 - 3 * j) & 0xFFFF;
+            state[j] = pgl_funnel(low, high, 21 - 3 * j);
     } else {
         PGL_UNROLL
         for (uint32_t j = 0; j < 8; j++) {
             uint32_t start = ((8 * lane + j + 1) * k + 256 * k - 16) % (256 * k), shift = start % 32;
             uint32_t hi = tile[start / 32], lo = tile[(start / 32 + 1) % (8 * k)];
-            state[j] = (shift <= 16 ? hi >> (16 - shift) : pgl_funnel(lo, hi, 48 - shift)) & 0xFFFF;
+            state[j] = shift <= 16 ? hi >> (16 - shift) : pgl_funnel(lo, hi, 48 - shift);
         }
     }
 }
@@ -164,7 +166,7 @@ PGL_DEVICE void lane_weights(const uint32_t *tile, uint32_t k, uint32_t lane, ui
     lane_states(tile, k, lane, s);
     PGL_UNROLL
     for (uint32_t j = 0; j < 8; j++)
-        s[j] = (s[j] * 0xCBAC1FEDu & 0x8FFF8FFFu) ^ 0x3B603B60u;
+        s[j] = k_codebook(s[j]);
     pgl_mma_add(d, s[0], s[4], s[1], s[5], even, odd);
     w[0] = d[0];
     w[1] = d[1];
@@ -236,10 +238,7 @@ PGL_DEVICE void coded_output(const pgl_coded_args *a, uint32_t expert, uint32_t 
     k_hadamard(v);
     PGL_UNROLL
     for (uint32_t i = 0; i < 4; i++) {
-        float rout = pgl_h2f(a->coded.rout[vectors + i]);
-        if (a->coded.s_out != 0)
-            rout *= a->coded.s_out[vectors + i];
-        float y = k_round16((v[i] * RS) * rout);
+        float y = k_round16((v[i] * RS) * k_effective(a->coded.rout, a->coded.s_out, vectors + i));
         if (a->coded.bias != 0)
             y = k_round16(y + pgl_h2f(a->coded.bias[vectors + i]));
         if (a->y != 0)

@@ -35,14 +35,10 @@ PGL_DEVICE void few_load(const uint32_t *row, const uint32_t k, few_codes *c) {
     }
 }
 
-PGL_DEVICE uint32_t few_hash(uint32_t state) {
-    return ((state & 0xFFFF) * 0xCBAC1FEDu & 0x8FFF8FFFu) ^ 0x3B603B60u;
-}
-
 /* Weight j of group i of a lane: its state ends k (8 i + j + 1) bits behind the word before. */
 PGL_DEVICE uint32_t few_word(const few_codes *c, const uint32_t k, const uint32_t i, const uint32_t j) {
     const uint32_t end = 32 + k * (8 * i + j + 1), last = (end - 1) / 32, shift = 32 * (last + 1) - end;
-    return few_hash(pgl_funnel(c->word[last], c->word[last - 1], shift));
+    return k_codebook(pgl_funnel(c->word[last], c->word[last - 1], shift));
 }
 
 /* Group i of a row against `pairs` pairs of tokens, whose inputs are b. acc[pair][i / 4]. */
@@ -133,11 +129,6 @@ PGL_DEVICE void few_put(uint32_t *x, uint32_t block, const float v[4]) {
     }
 }
 
-PGL_DEVICE float few_scale(const uint16_t *r, const float *s, uint64_t at) {
-    float v = pgl_h2f(r[at]);
-    return s != 0 ? v * s[at] : v;
-}
-
 /* Sums of the warps, in order. */
 PGL_DEVICE float few_sum(const float *red, uint32_t token, uint32_t output) {
     float sum = 0;
@@ -190,7 +181,8 @@ PGL_KERNEL(few_up, PGL_CUDA_FEW_THREADS) {
             float v[4];
             PGL_UNROLL
             for (uint32_t j = 0; j < 4; j++)
-                v[j] = from[j] * few_scale(a.coded.rin, a.coded.s_in, (uint64_t)expert * a.coded.in + at + j);
+                v[j] =
+                    from[j] * k_effective(a.coded.rin, a.coded.s_in, (uint64_t)expert * a.coded.in + at + j);
             k_hadamard(v);
             few_put(x + t * n_rows * ROW_WORDS, b, v);
         }
@@ -219,8 +211,8 @@ PGL_DEVICE void few_gate_up(const pgl_few_down_args *a, uint32_t expert, uint32_
         k_hadamard(v);
         PGL_UNROLL
         for (uint32_t j = 0; j < 4; j++)
-            y[at + j] = pgl_f2h((v[j] * PGL_HADAMARD_SCALE) * few_scale(a->gate_up.rout, a->gate_up.s_out,
-                                                                        (uint64_t)expert * out + at + j));
+            y[at + j] = pgl_f2h((v[j] * PGL_HADAMARD_SCALE) * k_effective(a->gate_up.rout, a->gate_up.s_out,
+                                                                          (uint64_t)expert * out + at + j));
     }
 }
 
@@ -233,7 +225,7 @@ PGL_DEVICE void few_inner(const pgl_few_down_args *a, uint32_t expert, const uin
         PGL_UNROLL
         for (uint32_t j = 0; j < 4; j++)
             v[j] = pgl_h2f(k_swiglu_coded(pgl_h2f(y[at + j]), pgl_h2f(y[in + at + j]))) *
-                   few_scale(a->down.rin, a->down.s_in, (uint64_t)expert * in + at + j);
+                   k_effective(a->down.rin, a->down.s_in, (uint64_t)expert * in + at + j);
         k_hadamard(v);
         few_put(x, b, v);
     }
@@ -284,7 +276,7 @@ PGL_KERNEL(few_down, PGL_CUDA_FEW_THREADS) {
             for (uint32_t j = 0; j < 4; j++)
                 a.y[(uint64_t)(first + t) * out + at + j] =
                     pgl_f2h((v[j] * PGL_HADAMARD_SCALE) *
-                            few_scale(a.down.rout, a.down.s_out, (uint64_t)expert * out + at + j));
+                            k_effective(a.down.rout, a.down.s_out, (uint64_t)expert * out + at + j));
         }
         pgl_block_sync();
     }

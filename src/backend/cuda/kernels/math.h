@@ -83,6 +83,17 @@ PGL_DEVICE void k_hadamard(float v[4]) {
     }
 }
 
+/* The two fp16 words of a state, whose sum is its weight (docs/format.md). */
+PGL_DEVICE uint32_t k_codebook(uint32_t state) {
+    return ((state & 0xFFFF) * 0xCBAC1FEDu & 0x8FFF8FFFu) ^ 0x3B603B60u;
+}
+
+/* rin or rout with its factor, where there is one. */
+PGL_DEVICE float k_effective(const uint16_t *r, const float *s, uint64_t at) {
+    float v = pgl_h2f(r[at]);
+    return s != 0 ? v * s[at] : v;
+}
+
 /* Weight i of a row, widened. */
 PGL_DEVICE float k_weight(const pgl_cuda_matrix *m, uint32_t row, uint32_t i) {
     uint64_t at = (uint64_t)row * m->in + i;
