@@ -48,9 +48,8 @@ static bool is_echo(const pergola_session *s) {
     return pgl_runtime_is_echo(s->model->runtime);
 }
 
-/* Where nothing computes nobody closes a thought, so that one is opened only when it is asked for. */
 static int thinking_of(const pergola_session *s) {
-    return s->thinking < 0 && is_echo(s) ? 0 : s->thinking;
+    return pgl_runtime_thinking(s->model->runtime, s->thinking);
 }
 
 static pgl_status make_forced(work *w, pgl_error *err) {

@@ -291,6 +291,10 @@ bool pgl_runtime_is_echo(const pgl_runtime *r) {
     return r->forced != NULL;
 }
 
+int pgl_runtime_thinking(const pgl_runtime *r, int asked) {
+    return asked < 0 && pgl_runtime_is_echo(r) ? 0 : asked;
+}
+
 const char *pgl_runtime_name(const pgl_runtime *r) {
     return r->name;
 }

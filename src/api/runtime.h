@@ -75,6 +75,10 @@ const pgl_backend_caps *pgl_runtime_caps(const pgl_runtime *runtime);
 /* Nothing is computed: requests carry the tokens of their answers. */
 bool pgl_runtime_is_echo(const pgl_runtime *runtime);
 
+/* Whether answers begin with a thought, from what was asked: -1 (nothing: the template decides), 0 or 1. Where nothing is
+ * computed nobody closes a thought, so that one is opened only when it is asked for. */
+int pgl_runtime_thinking(const pgl_runtime *runtime, int asked);
+
 /* The last part of the directory's path. */
 const char *pgl_runtime_name(const pgl_runtime *runtime);
 

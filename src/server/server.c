@@ -322,8 +322,7 @@ pgl_status pgl_server_open(const pgl_server_options *options, pgl_server **out, 
     server->n_vocab = pgl_runtime_n_vocab(server->runtime);
     server->sampling = pgl_runtime_sampling(server->runtime);
     server->echo = pgl_runtime_is_echo(server->runtime);
-    /* Where nothing computes nobody closes a thought, so that one is opened only when it is asked for. */
-    server->thinking = options->thinking < 0 && server->echo ? 0 : options->thinking;
+    server->thinking = pgl_runtime_thinking(server->runtime, options->thinking);
     server->log_prompts = options->request_log && options->log_prompts;
     server->request_timeout_ns = options->request_timeout_ns;
     server->created = (int64_t)time(NULL);
